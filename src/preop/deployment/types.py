@@ -1,0 +1,86 @@
+"""What will run: launches as readers find them, deployments as judges see them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from preop.facts import Fact, Origin, unknown
+from preop.models.types import Model
+
+__all__ = ["Contradiction", "Deployment", "GpuRequest", "Launch", "Note", "Word"]
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word of a command line, or one environment value, with its place.
+
+    `text` is None where the word cannot be seen (a shell variable without a value, a template, a
+    secret store): what it might say is then unknown, never absent.
+    """
+
+    text: str | None
+    origin: Origin
+    note: str | None = None
+    """Why the word cannot be seen: `$EXTRA_ARGS is not set here`."""
+
+
+class GpuRequest(msgspec.Struct, frozen=True):
+    """The accelerators that a launch asks its platform for."""
+
+    vendor: Literal["nvidia", "amd", "intel", "google", "habana", "apple", "none", "unknown"]
+    count: int | None = None
+    """None: all of the machine's, or not stated."""
+    ids: tuple[str, ...] | None = None
+    """Device ids where they are named; None: not named."""
+    origin: Origin | None = None
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """A command that starts an engine, as one reader found it, before any engine knowledge is applied."""
+
+    name: str
+    source: str
+    """File name, `command line`, or URL."""
+    words: tuple[Word, ...]
+    environment: dict[str, Word] = {}
+    image: Word | None = None
+    gpus: GpuRequest | None = None
+    hidden: tuple[str, ...] = ()
+    """Reasons why flags or environment may exist that cannot be seen (an env_file that is not there)."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something a reader must know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
+
+    kind: Literal["unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other"]
+    message: str
+    where: str | None = None
+    suggestion: str | None = None
+    """The nearest real flag, or the change."""
+
+
+class Contradiction(msgspec.Struct, frozen=True):
+    """A declared value that the running engine denies."""
+
+    name: str
+    declared: Fact
+    running: Fact
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """One engine process to be judged. `facts` uses the canonical names of `preop.engines.vocabulary`."""
+
+    name: str
+    engine: str
+    """vllm, sglang, llama.cpp, tgi, ... or "unknown"."""
+    source: str
+    facts: dict[str, Fact]
+    model: Model | None = None
+    notes: tuple[Note, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    endpoint: str | None = None
+
+    def fact(self, name: str) -> Fact:
+        """The fact of that name; unknown where nothing states it."""
+        return self.facts.get(name) or unknown("not stated")

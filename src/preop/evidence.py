@@ -1,0 +1,187 @@
+"""Evidence: what an instrument saw, as typed documents.
+
+A `Record` is one document on disk (`.preop/runs/<run>/evidence/*.json`), readable without preop. Its
+`payload` is one of the payload types below, told apart by `kind`. Judges read payloads; nothing here
+measures or judges. Times are milliseconds unless the name says otherwise; percentiles are null where
+the sample is too small to have them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Literal
+
+import msgspec
+
+from preop.facts import Fact
+
+__all__ = [
+    "ClientCost",
+    "Level",
+    "Live",
+    "Load",
+    "Payload",
+    "Percentiles",
+    "Record",
+    "Route",
+    "StreamedRequest",
+    "Streaming",
+    "Strength",
+    "TokenDifference",
+    "Tokens",
+]
+
+
+class Strength(StrEnum):
+    """How a thing is known: read from files, computed by a formula, or measured."""
+
+    DECLARED = "declared"
+    COMPUTED = "computed"
+    MEASURED = "measured"
+
+    @property
+    def rank(self) -> int:
+        """0 for the weakest."""
+        return ("declared", "computed", "measured").index(self.value)
+
+
+class Route(msgspec.Struct, frozen=True):
+    """One read-only request to a running engine and what came of it."""
+
+    path: str
+    status: int | None
+    """HTTP status, or null when there was no whole answer."""
+    note: str | None = None
+    """Why the answer could not be used, in one sentence."""
+
+
+class Live(msgspec.Struct, frozen=True, tag_field="kind", tag="live"):
+    """What a running engine says of itself on its read-only routes."""
+
+    url: str
+    engine: str
+    """One of the engine names of `preop.engines`, or "unknown"."""
+    facts: dict[str, Fact]
+    """By canonical name, as in a deployment. `set_by` is "engine"."""
+    metrics: dict[str, float]
+    """The gauges and counters that judges use, under preop's names (running, waiting, preemptions, ...)."""
+    routes: list[Route]
+
+
+class StreamedRequest(msgspec.Struct, frozen=True):
+    """One streamed chat completion, as it arrived."""
+
+    status: int | None
+    content_type: str | None
+    reads: int
+    """Reads from the socket that carried body bytes."""
+    events: int
+    content_events: int
+    """Events that carried text."""
+    first_content_ms: float | None
+    last_content_ms: float | None
+    output_tokens: int | None
+    """From `usage`, never counted from events."""
+    finished: bool
+    """A finish_reason and the end of the stream were both seen."""
+    error: str | None = None
+
+
+class Streaming(msgspec.Struct, frozen=True, tag_field="kind", tag="streaming"):
+    """Whether the endpoint really streams."""
+
+    url: str
+    model: str | None
+    requests: list[StreamedRequest]
+    verdict: Literal["streams", "buffered", "not-sse", "failed"]
+    """streams: text arrived in many reads spread over the generation; buffered: SSE, but all at once at
+    the end; not-sse: another content type; failed: no request finished."""
+    why: str
+
+
+class Percentiles(msgspec.Struct, frozen=True):
+    """p50 and p99 of one quantity, null where the sample does not carry them."""
+
+    p50: float | None = None
+    p99: float | None = None
+
+
+class ClientCost(msgspec.Struct, frozen=True):
+    """What the load generator itself used in a level."""
+
+    cpu_s: float
+    events: int
+
+
+class Level(msgspec.Struct, frozen=True):
+    """One level of concurrency."""
+
+    concurrency: int
+    valid: bool
+    voided_because: str | None
+    requests: int
+    errors: int
+    ttft_ms: Percentiles
+    tpot_ms: Percentiles
+    itl_ms: Percentiles
+    e2e_ms: Percentiles
+    output_tokens_per_s: float | None
+    client: ClientCost
+
+
+class Load(msgspec.Struct, frozen=True, tag_field="kind", tag="load"):
+    """Latency against concurrency, closed loop."""
+
+    url: str
+    model: str | None
+    prompt_tokens: int | None
+    output_tokens: int | None
+    levels: list[Level]
+
+
+class TokenDifference(msgspec.Struct, frozen=True):
+    """One text whose token ids differ."""
+
+    cause: str
+    text: str
+    position: int
+    """Index of the first differing id."""
+    reference_ids: list[int]
+    candidate_ids: list[int]
+    fix: str | None = None
+
+
+class Tokens(msgspec.Struct, frozen=True, tag_field="kind", tag="tokens"):
+    """Token ids of the reference tokenizer held against the engine's."""
+
+    reference: str
+    candidate: str
+    compared: int
+    differences: list[TokenDifference]
+    not_compared: list[str] = []
+    """What could not be compared, each in a sentence."""
+
+
+Payload = Live | Streaming | Load | Tokens
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One instrument's answer about one deployment."""
+
+    schema: str
+    instrument: str
+    deployment: str
+    strength: Strength
+    taken_at: str
+    """UTC, ISO 8601."""
+    took_s: float
+    fingerprint: dict[str, Any]
+    """The facts that this evidence belongs to: when one of them changes, it is no longer valid."""
+    conditions: dict[str, Any]
+    """What a reader must know to read the numbers: versions, machine, options."""
+    payload: Payload | None
+    error: str | None = None
+    """Why there is no payload, in one sentence."""
+
+
+RECORD_SCHEMA = "preop.record/1"
