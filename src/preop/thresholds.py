@@ -28,40 +28,90 @@ _LIST = "the pre-deployment checklist of fifteen pitfalls that preop is built on
 THRESHOLDS: dict[str, Threshold] = {
     threshold.key: threshold
     for threshold in (
-        Threshold("P01.prompts", 200, "prompts", f"{_LIST}, pitfall 1", "real prompts in the business evaluation"),
-        Threshold("P01.bleu", 0.95, "BLEU", f"{_LIST}, pitfall 1", "text similarity, reference against candidate"),
+        Threshold(
+            "P01.prompts", 200, "prompts", f"{_LIST}, pitfall 1", "real prompts in the business evaluation"
+        ),
+        Threshold(
+            "P01.bleu", 0.95, "BLEU", f"{_LIST}, pitfall 1", "text similarity, reference against candidate"
+        ),
         Threshold("P01.format_validity", 0.95, "share", f"{_LIST}, pitfall 1", "answers in a valid format"),
         Threshold("P01.human_ratings", 50, "ratings", f"{_LIST}, pitfall 1", "blind human ratings"),
-        Threshold("P03.small_model_parameters", 3.5e9, "parameters",
-                  f"{_LIST}, pitfall 3: up to 3B is a loss at any batch, 7B and more gains; 3.5e9 parts them",
-                  "below it weight-only quantization is expected to cost speed"),
-        Threshold("P04.ttft_p99_ms", 500, "ms", "a usual interactive objective; set your own SLO",
-                  "p99 time to first token at the concurrency of production"),
-        Threshold("P04.tpot_p99_ms", 50, "ms", f"{_LIST}, pitfall 4: 20 ms promised, 50 ms and more seen at 32",
-                  "p99 time per output token at the concurrency of production"),
-        Threshold("P04.levels", 3, "levels", "a bend cannot be seen on fewer points",
-                  "valid levels of concurrency, the first of them 1"),
-        Threshold("P05.headroom", 1.5, "times", f"{_LIST}, pitfall 5", "KV budget over p99 length x batch cap"),
+        Threshold(
+            "P03.small_model_parameters",
+            3.5e9,
+            "parameters",
+            f"{_LIST}, pitfall 3: up to 3B is a loss at any batch, 7B and more gains; 3.5e9 parts them",
+            "below it weight-only quantization is expected to cost speed",
+        ),
+        Threshold(
+            "P04.ttft_p99_ms",
+            500,
+            "ms",
+            "a usual interactive objective; set your own SLO",
+            "p99 time to first token at the concurrency of production",
+        ),
+        Threshold(
+            "P04.tpot_p99_ms",
+            50,
+            "ms",
+            f"{_LIST}, pitfall 4: 20 ms promised, 50 ms and more seen at 32",
+            "p99 time per output token at the concurrency of production",
+        ),
+        Threshold(
+            "P04.levels",
+            3,
+            "levels",
+            "a bend cannot be seen on fewer points",
+            "valid levels of concurrency, the first of them 1",
+        ),
+        Threshold(
+            "P05.headroom", 1.5, "times", f"{_LIST}, pitfall 5", "KV budget over p99 length x batch cap"
+        ),
         Threshold("P06.busy", 0.90, "share", f"{_LIST}, pitfall 6", "utilization that counts as busy"),
         Threshold("P06.idle", 0.50, "share", f"{_LIST}, pitfall 6", "utilization that counts as idle"),
-        Threshold("P08.break_even", 32, "concurrent requests",
-                  f"{_LIST}, pitfall 8; public measurements run from 2 to over 200, so it is a prior, never a proof",
-                  "batch from which speculation is expected to lose"),
-        Threshold("P08.safe", 16, "concurrent requests", f"{_LIST}, pitfall 8",
-                  "batch up to which speculation is expected to pay"),
+        Threshold(
+            "P08.break_even",
+            32,
+            "concurrent requests",
+            f"{_LIST}, pitfall 8; public measurements run from 2 to over 200, so it is a prior, never a proof",
+            "batch from which speculation is expected to lose",
+        ),
+        Threshold(
+            "P08.safe",
+            16,
+            "concurrent requests",
+            f"{_LIST}, pitfall 8",
+            "batch up to which speculation is expected to pay",
+        ),
         Threshold("P09.warn_c", 80, "C", f"{_LIST}, pitfall 9", "GPU temperature that warns"),
         Threshold("P09.alarm_c", 85, "C", f"{_LIST}, pitfall 9", "GPU temperature that alarms"),
         Threshold("P09.shed_c", 90, "C", f"{_LIST}, pitfall 9", "GPU temperature that sheds load"),
         Threshold("P10.rtol", 1e-3, "relative", f"{_LIST}, pitfall 10", "tolerated drift of an ONNX export"),
         Threshold("P10.atol", 1e-3, "absolute", f"{_LIST}, pitfall 10", "tolerated drift of an ONNX export"),
-        Threshold("P11.canary_first", 0.05, "share of traffic", f"{_LIST}, pitfall 11", "first stage of a rollout"),
-        Threshold("P11.canary_second", 0.20, "share of traffic", f"{_LIST}, pitfall 11", "second stage of a rollout"),
+        Threshold(
+            "P11.canary_first", 0.05, "share of traffic", f"{_LIST}, pitfall 11", "first stage of a rollout"
+        ),
+        Threshold(
+            "P11.canary_second", 0.20, "share of traffic", f"{_LIST}, pitfall 11", "second stage of a rollout"
+        ),
         Threshold("P11.stage_hours", 24, "hours", f"{_LIST}, pitfall 11", "watch time of each stage"),
-        Threshold("P13.memory_shares", 1.0, "of the GPU's memory", f"{_LIST}, pitfall 13",
-                  "sum of the memory shares on one GPU"),
-        Threshold("P14.poll_interval_ms", 200, "ms", f"{_LIST}, pitfall 14", "interval that looks like polling"),
-        Threshold("evidence.lifetime_days", 30, "days", "preop's own: long enough for a release, short enough to notice",
-                  "age up to which measured evidence is used"),
+        Threshold(
+            "P13.memory_shares",
+            1.0,
+            "of the GPU's memory",
+            f"{_LIST}, pitfall 13",
+            "sum of the memory shares on one GPU",
+        ),
+        Threshold(
+            "P14.poll_interval_ms", 200, "ms", f"{_LIST}, pitfall 14", "interval that looks like polling"
+        ),
+        Threshold(
+            "evidence.lifetime_days",
+            30,
+            "days",
+            "preop's own: long enough for a release, short enough to notice",
+            "age up to which measured evidence is used",
+        ),
     )
 }
 

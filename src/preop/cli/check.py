@@ -1,0 +1,140 @@
+"""`preop check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from preop.cli.options import (
+    access_options,
+    accesses,
+    concurrency,
+    input_options,
+    language_of,
+    language_option,
+    merged_inputs,
+    read_options,
+    reading,
+    settings_of,
+    settings_option,
+    write_output,
+)
+from preop.errors import UsageError
+
+__all__ = ["command"]
+
+
+@click.command("check", context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("targets", nargs=-1, metavar="[FILE]... [-- SERVE COMMAND]")
+@access_options
+@click.option("--measure", metavar="LIST|all", help="Put load on the endpoint: streaming, load, tokens.")
+@input_options
+@read_options
+@click.option("--gate", type=click.Choice(["deploy"]), default="deploy", show_default=True)
+@click.option("--concurrency", metavar="1,2,4", help="Levels of the load measurement.")
+@click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(1, 86_400),
+    metavar="SECONDS",
+    help="Most time that the load measurement may take.",
+)
+@click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "markdown", "html"]),
+    default="text",
+    show_default=True,
+)
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the answer there.")
+@click.option("--report", type=click.Path(path_type=Path), help="Write the HTML report there as well.")
+@language_option
+@settings_option
+@click.option("--runs", type=click.Path(path_type=Path), help="Folder of the run documents.")
+@click.option("--keep/--no-keep", default=True, help="Keep this run's documents (default) or not.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+@click.pass_obj
+def command(served: list[str] | None, **flags: Any) -> int:
+    """Judge a deployment and answer GO (exit 0), NO-GO (1) or HOLD (3).
+
+    Reads only, unless --measure is given: FILEs (a docker compose file, a script with a serve line), the
+    serve command after `--`, and the read-only routes of a running --endpoint.
+    """
+    from preop import __version__
+    from preop.cli.progress import Progress
+    from preop.deployment.read import read_targets
+    from preop.instruments import parse_names
+    from preop.ledger.runs import DEFAULT_RUNS, start_run
+    from preop.report import document
+    from preop.run import Interrupted, Plan, check
+    from preop.thresholds import Thresholds
+
+    settings = settings_of(flags["config"])
+    language = language_of(flags["lang"], settings)
+    endpoints = accesses(settings, flags)
+    measure = parse_names(flags["measure"]) if flags["measure"] is not None else ()
+    if measure and not endpoints:
+        raise UsageError("--measure needs a running engine: add --endpoint URL")
+    inputs = merged_inputs(settings, flags)
+    deployments = []
+    if flags["targets"] or served is not None:
+        deployments = read_targets(flags["targets"], served, reading(settings, flags))
+    elif not endpoints:
+        raise UsageError("nothing to check: give a file, `--endpoint URL`, or a serve command after `--`")
+    runs = flags["runs"] or Path(settings.runs or DEFAULT_RUNS)
+    plan = Plan(
+        deployments=deployments,
+        endpoints=endpoints,
+        inputs=inputs,
+        measure=measure,
+        options={
+            "concurrency": concurrency(flags["concurrency"]) or settings.measure.concurrency,
+            "requests": flags["requests"] or settings.measure.requests,
+            "budget_s": flags["budget_s"] or settings.measure.budget_s,
+            "yes_load": flags["yes_load"] or settings.measure.yes_load,
+        },
+        thresholds=Thresholds(settings.thresholds),
+        evidence_roots=[runs, *([Path(inputs.evidence)] if inputs.evidence else [])],
+    )
+    watcher = Progress(quiet=flags["quiet"])
+    run = None
+    if flags["keep"]:
+        asked = {
+            "targets": list(flags["targets"]),
+            "endpoints": [a.url for a in endpoints.values()],
+            "measure": list(measure),
+        }
+        try:
+            run = start_run(runs, __version__, asked)
+        except OSError as error:
+            watcher.message(f"{runs}: this run is not kept: {error.strerror or error}")
+    try:
+        report = check(plan, run, watcher)
+    except Interrupted:
+        kept = f"; what had finished is in {run.path}" if run is not None else ""
+        watcher.message(f"interrupted{kept}")
+        return 130
+    if run is not None:
+        run.finish(report.verdict.value, document(report, "en"))
+    _show(report, language, flags)
+    return report.verdict.exit_code
+
+
+def _show(report: Any, language: Any, flags: dict[str, Any]) -> None:
+    from preop import report as reports
+
+    if flags["report"] is not None:
+        write_output(reports.render_html(report, language), flags["report"])
+    form, output = flags["form"], flags["output"]
+    if form == "json":
+        write_output(reports.to_json(reports.document(report, language)), output)
+    elif form == "markdown":
+        write_output(reports.render_markdown(report, language), output)
+    elif form == "html":
+        write_output(reports.render_html(report, language), output)
+    else:
+        write_output(reports.render_terminal(report, language, to_file=output is not None), output)

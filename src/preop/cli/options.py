@@ -1,0 +1,198 @@
+"""Options that several commands share, and how they are merged with preop.toml: a flag wins over the file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from preop.errors import UsageError
+from preop.inputs import Inputs
+from preop.instruments.types import Access
+from preop.settings import Settings, load_settings
+from preop.text import Language
+
+if TYPE_CHECKING:
+    from preop.deployment.read import ReadOptions
+
+__all__ = [
+    "access_options",
+    "accesses",
+    "concurrency",
+    "input_options",
+    "language_option",
+    "merged_inputs",
+    "language_of",
+    "read_options",
+    "reading",
+    "settings_of",
+    "settings_option",
+    "write_output",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _stack(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+settings_option = click.option(
+    "--config", type=click.Path(path_type=Path), help="Settings file (default: preop.toml, if it is there)."
+)
+language_option = click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of the answer.")
+
+input_options = _stack(
+    click.option("--reference", help="Model or endpoint before the change: a URL, a folder, a file."),
+    click.option("--prompts", help="Your real prompts, JSON Lines."),
+    click.option("--tokenizer", help="The training side's tokenizer: a folder, tokenizer.json or GGUF."),
+    click.option("--onnx", help="The exported ONNX model."),
+    click.option("--lock", help="The lock of the software stack."),
+    click.option("--access-log", help="The gateway's access log."),
+    click.option("--evidence", help="A folder of earlier runs to read besides .preop/runs."),
+)
+
+access_options = _stack(
+    click.option(
+        "--endpoint", "endpoints", multiple=True, metavar="URL|NAME=URL", help="A running engine to read."
+    ),
+    click.option("--api-key-env", metavar="NAME", help="Environment variable that holds the endpoint's key."),
+    click.option("--ca-bundle", metavar="FILE", help="Certificates to trust for the endpoint."),
+    click.option("--insecure", is_flag=True, help="Do not verify the endpoint's certificate."),
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0.1, 600),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="For each request that reads an endpoint.",
+    ),
+)
+
+read_options = _stack(
+    click.option("--engine-version", help="Version of the engine, where nothing states it."),
+    click.option("--gpu", help="GPU of the target machine, e.g. h100-80gb."),
+    click.option(
+        "--gpu-count", type=click.IntRange(1, 4096), help="How many of them the target machine has."
+    ),
+    click.option("--accelerator", help="nvidia, amd, intel, google, habana, apple, or none for a CPU."),
+    click.option("--model-path", help="Folder or GGUF of the model's files on this machine."),
+    click.option("--fetch", is_flag=True, help="Ask the model hub for what is not on this machine."),
+)
+
+
+def settings_of(config: Path | None) -> Settings:
+    """preop.toml, or the file that `--config` names."""
+    return load_settings(config)
+
+
+def language_of(flag: str | None, settings: Settings) -> Language:
+    """The flag, else the file, else English."""
+    return "zh" if (flag or settings.lang) == "zh" else "en"
+
+
+def merged_inputs(settings: Settings, flags: Mapping[str, Any]) -> Inputs:
+    """Inputs by flag, else by file. A path that does not exist is refused here, at once."""
+    values = {}
+    for name in Inputs.__struct_fields__:
+        value = flags.get(name) or getattr(settings.inputs, name)
+        if value and "://" not in value and name != "reference" and not Path(value).expanduser().exists():
+            raise UsageError(f"--{name.replace('_', '-')} {value}: no such file or folder")
+        values[name] = value
+    return Inputs(**values)
+
+
+def accesses(settings: Settings, flags: Mapping[str, Any]) -> dict[str, Access]:
+    """`--endpoint URL` and `--endpoint NAME=URL` by deployment name ("" where no name is given)."""
+    texts = list(flags["endpoints"]) or (
+        [settings.deployment.endpoint] if settings.deployment.endpoint else []
+    )
+    found: dict[str, Access] = {}
+    for text in texts:
+        name, url = _endpoint(text)
+        if name in found:
+            raise UsageError(f"--endpoint: {name or url} is given twice")
+        found[name] = _access(settings, flags, url)
+    if len(found) > 1 and "" in found:
+        raise UsageError("--endpoint: with several endpoints each needs its deployment: --endpoint NAME=URL")
+    return found
+
+
+def _access(settings: Settings, flags: Mapping[str, Any], url: str) -> Access:
+    """How to reach `url` with the key and certificates that the flags or the file name."""
+    variable = flags.get("api_key_env") or settings.deployment.api_key_env
+    key = None
+    if variable:
+        key = os.environ.get(variable)
+        if not key:
+            raise UsageError(f"--api-key-env {variable}: that environment variable is not set")
+    bundle = flags.get("ca_bundle") or settings.deployment.ca_bundle
+    if bundle and not Path(bundle).is_file():
+        raise UsageError(f"--ca-bundle {bundle}: no such file")
+    verify: bool | str = False if flags.get("insecure") else (bundle or True)
+    return Access(url.rstrip("/"), api_key=key, timeout_s=flags.get("timeout") or 10.0, verify_tls=verify)
+
+
+def reading(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
+    """What the flags or the file say of the deployment that its own files do not."""
+    from preop.deployment.read import ReadOptions
+
+    facts = settings.deployment
+    return ReadOptions(
+        engine_version=flags["engine_version"] or facts.engine_version,
+        gpu=flags["gpu"] or facts.gpu,
+        gpu_count=flags["gpu_count"] or facts.gpu_count,
+        accelerator=flags["accelerator"] or facts.accelerator,
+        model_path=flags["model_path"] or facts.model_path,
+        fetch=flags["fetch"],
+        environment=os.environ,
+    )
+
+
+def _endpoint(text: str) -> tuple[str, str]:
+    name, separator, url = text.partition("=")
+    if separator and "://" not in name:
+        text = url
+    else:
+        name = ""
+    if not text.startswith(("http://", "https://")):
+        raise UsageError(f"--endpoint {text}: expected a URL that starts with http:// or https://")
+    if "@" in text.split("://", 1)[1].split("/", 1)[0]:
+        raise UsageError(
+            "--endpoint: leave the key out of the URL; name its environment variable: --api-key-env NAME"
+        )
+    return name, text
+
+
+def concurrency(text: str | None) -> list[int] | None:
+    """`1,8,64` as levels, each once, rising. Raises `UsageError`."""
+    if text is None:
+        return None
+    try:
+        levels = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise UsageError(f"--concurrency {text}: expected whole numbers such as 1,8,64") from None
+    if levels[0] < 1 or levels[-1] > 4096:
+        raise UsageError(f"--concurrency {text}: expected levels from 1 to 4096")
+    return levels
+
+
+def write_output(text: str, output: Path | None) -> None:
+    """To `output`, whole or not at all, or to standard output."""
+    if output is None:
+        click.echo(text, nl=not text.endswith("\n"))
+        return
+    temporary = output.with_name(f".{output.name}.tmp")
+    try:
+        temporary.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
+        temporary.replace(output)
+    except OSError as error:
+        raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from None

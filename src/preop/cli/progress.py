@@ -1,0 +1,60 @@
+"""Progress on standard error: one line that changes on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+
+from preop.run import Watcher
+
+__all__ = ["Progress"]
+
+
+class Progress(Watcher):
+    """Shows each instrument's newest line. Safe to call from several threads."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        """`quiet` shows nothing but messages."""
+        self._quiet = quiet
+        self._terminal = sys.stderr.isatty()
+        self._lines: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def progress(self, name: str, line: str) -> None:
+        """Replace the line on a terminal; elsewhere say only that an instrument began."""
+        with self._lock:
+            began = name not in self._lines
+            self._lines[name] = line
+            if self._quiet:
+                return
+            if self._terminal:
+                self._draw()
+            elif began:
+                self._print(f"{name}: {line}")
+
+    def done(self, name: str, line: str) -> None:
+        """An instrument has ended."""
+        with self._lock:
+            self._lines.pop(name, None)
+            if not self._quiet:
+                self._print(f"{name}: {line}")
+
+    def message(self, line: str) -> None:
+        """One line that stays."""
+        with self._lock:
+            self._print(f"preop: {line}")
+
+    def _draw(self) -> None:
+        text = " | ".join(f"{name}: {line}" for name, line in self._lines.items())
+        sys.stderr.write("\r\x1b[2K" + _plain(text)[:100])
+        sys.stderr.flush()
+
+    def _print(self, line: str) -> None:
+        clear = "\r\x1b[2K" if self._terminal else ""
+        sys.stderr.write(clear + _plain(line) + "\n")
+        sys.stderr.flush()
+
+
+def _plain(text: str) -> str:
+    """Server answers end up in messages: no control character reaches the terminal."""
+    return "".join(char if char.isprintable() else " " for char in text)

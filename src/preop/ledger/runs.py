@@ -1,0 +1,138 @@
+"""The run folders: every check is a folder of documents that can be read without preop.
+
+.preop/runs/20261201T043012Z-5f3a/
+    run.json                      what was asked, when, how it ended
+    evidence/load-chat.json       one record for each instrument and deployment, written when it ended
+    check.json                    the whole answer, as `--format json` prints it
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from preop.evidence import RECORD_SCHEMA, Record
+
+__all__ = ["DEFAULT_RUNS", "Run", "RunDocument", "is_valid", "read_records", "start_run", "utc_now"]
+
+DEFAULT_RUNS = ".preop/runs"
+_MAX_RECORD_BYTES = 64 << 20
+
+
+class RunDocument(msgspec.Struct):
+    """`run.json`."""
+
+    schema: str
+    preop_version: str
+    started_at: str
+    asked: dict[str, Any]
+    status: str = "running"
+    """running, finished, or interrupted."""
+    ended_at: str | None = None
+    verdict: str | None = None
+
+
+class Run:
+    """One run's folder. Each document is written whole or not at all."""
+
+    def __init__(self, path: Path, document: RunDocument) -> None:
+        """`path` exists; `document` is its run.json."""
+        self.path = path
+        self._document = document
+        self._write("run.json", document)
+
+    def keep(self, record: Record) -> None:
+        """Write one record, the moment it exists."""
+        name = re.sub(r"[^A-Za-z0-9._-]+", "_", f"{record.instrument}-{record.deployment}")[:100]
+        path = f"evidence/{name}.json"
+        number = 1
+        while (self.path / path).exists():
+            number += 1
+            path = f"evidence/{name}-{number}.json"
+        self._write(path, record)
+
+    def finish(self, verdict: str, document: dict[str, Any]) -> None:
+        """Write the answer and close the run."""
+        self._write("check.json", document)
+        self._document.verdict = verdict
+        self._close("finished")
+
+    def interrupt(self) -> None:
+        """Close a run that was stopped: what had finished is there."""
+        self._close("interrupted")
+
+    def _close(self, status: str) -> None:
+        self._document.status = status
+        self._document.ended_at = utc_now().isoformat()
+        self._write("run.json", self._document)
+
+    def _write(self, name: str, document: Any) -> None:
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = msgspec.json.format(msgspec.json.encode(document), indent=2)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content + b"\n")
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def start_run(root: Path, preop_version: str, asked: dict[str, Any]) -> Run:
+    """Make a new run folder below `root`. Raises OSError when it cannot be made."""
+    now = utc_now()
+    path = root / f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    path.mkdir(parents=True)
+    return Run(path, RunDocument("preop.run/1", preop_version, now.isoformat(), asked))
+
+
+def read_records(roots: Sequence[Path]) -> Iterator[Record | str]:
+    """All records below the run folders in `roots`, oldest first.
+
+    A document that cannot be read gives one sentence instead: evidence that is lost is said, never skipped.
+    """
+    paths = sorted(
+        (path for root in roots for path in root.glob("*/evidence/*.json")),
+        key=lambda path: (path.parent.parent.name, path.name),
+    )
+    for path in paths:
+        try:
+            if path.stat().st_size > _MAX_RECORD_BYTES:
+                yield f"{path}: larger than 64 MB, not read as evidence"
+                continue
+            record = msgspec.json.decode(path.read_bytes(), type=Record)
+        except (msgspec.MsgspecError, OSError, RecursionError) as error:
+            yield f"{path}: not a record that this version can read: {error}"
+            continue
+        if record.schema != RECORD_SCHEMA:
+            yield f"{path}: schema {record.schema!r}, expected {RECORD_SCHEMA!r}"
+            continue
+        yield record
+
+
+def is_valid(record: Record, fingerprint: dict[str, Any], now: datetime, lifetime: timedelta) -> bool:
+    """Whether a record still speaks for a deployment with that fingerprint."""
+    if record.payload is None or record.fingerprint != fingerprint:
+        return False
+    try:
+        taken = datetime.fromisoformat(record.taken_at)
+    except ValueError:
+        return False
+    if taken.tzinfo is None:
+        return False
+    return timedelta(0) <= now - taken <= lifetime
+
+
+def utc_now() -> datetime:
+    """Now, in UTC, to the second."""
+    return datetime.now(UTC).replace(microsecond=0)

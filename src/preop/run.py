@@ -1,0 +1,320 @@
+"""The runner: gathers the evidence once, asks the judges, keeps everything.
+
+targets -> deployments -> (endpoint) -> instruments -> records -> judges -> report
+"""
+
+from __future__ import annotations
+
+import platform
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from preop import __version__
+from preop.deployment.types import Deployment
+from preop.errors import InstrumentError, PreopError, UsageError
+from preop.evidence import RECORD_SCHEMA, Live, Record, Strength
+from preop.findings import Finding, Outcome, PitfallResult, decide
+from preop.inputs import Inputs
+from preop.instruments import find_instrument
+from preop.instruments.types import Access, Instrument, Job
+from preop.ledger.runs import Run, is_valid, read_records, utc_now
+from preop.pitfalls import all_pitfalls, contradiction
+from preop.pitfalls.types import Case, Pitfall
+from preop.report.types import Report
+from preop.secrets import mask_text
+from preop.text import Text
+from preop.thresholds import Thresholds
+
+__all__ = ["Interrupted", "Plan", "Watcher", "check", "measure_one", "read_endpoint"]
+
+GATE = "deploy"
+"""The only gate so far: every pitfall is required."""
+
+
+class Watcher:
+    """Told what the runner does. The command line shows it; by default nobody does."""
+
+    def progress(self, name: str, line: str) -> None:
+        """An instrument says how far it is."""
+
+    def done(self, name: str, line: str) -> None:
+        """An instrument has ended."""
+
+    def message(self, line: str) -> None:
+        """Something that a reader must know."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to check and how, with every setting already merged."""
+
+    deployments: Sequence[Deployment]
+    endpoints: Mapping[str, Access] = field(default_factory=dict)
+    """By deployment name; "" stands for the only deployment, or for one that only its endpoint tells of."""
+    inputs: Inputs = field(default_factory=Inputs)
+    measure: Sequence[str] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+    """For the instruments, by the names of their flags."""
+    thresholds: Thresholds = field(default_factory=Thresholds)
+    evidence_roots: Sequence[Path] = ()
+    """Run folders whose valid evidence is used besides what this run measures."""
+
+
+class Interrupted(Exception):
+    """The user stopped the run; what had finished is kept in `run`."""
+
+
+def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
+    """Judge every deployment for all fifteen pitfalls.
+
+    `run` keeps each record as it comes; None keeps nothing. Raises `PreopError` when there is nothing to
+    judge, `Interrupted` on Ctrl-C.
+    """
+    began, started_at = time.monotonic(), utc_now().isoformat()
+    records: list[Record] = []
+
+    def keep(record: Record) -> None:
+        records.append(record)
+        if run is not None:
+            try:
+                run.keep(record)
+            except OSError as error:
+                watcher.message(
+                    f"{record.instrument}: the record could not be kept: {error.strerror or error}"
+                )
+
+    try:
+        deployments, access = _read_endpoints(plan, keep, watcher)
+        jobs = _jobs(plan, deployments, access, watcher)
+        for record in _measure(jobs, watcher):
+            keep(record)
+    except KeyboardInterrupt:
+        if run is not None:
+            run.interrupt()
+        raise Interrupted from None
+    fresh = {(record.instrument, record.deployment) for record in records}
+    earlier = [
+        record
+        for record in _earlier(plan, deployments, watcher)
+        if (record.instrument, record.deployment) not in fresh
+    ]
+    results = [_judge(pitfall, deployments, [*earlier, *records], plan) for pitfall in all_pitfalls()]
+    required = frozenset(pitfall.id for pitfall in all_pitfalls())
+    return Report(
+        preop_version=__version__,
+        verdict=decide(results, required),
+        gate=GATE,
+        required=required,
+        deployments=tuple(deployments),
+        results=tuple(results),
+        records=(*earlier, *records),
+        titles={pitfall.id: pitfall.title for pitfall in all_pitfalls()},
+        reads={pitfall.id: pitfall.needs for pitfall in all_pitfalls()},
+        thresholds=plan.thresholds,
+        started_at=started_at,
+        took_s=round(time.monotonic() - began, 3),
+        run_path=str(run.path) if run is not None else None,
+    )
+
+
+def measure_one(instrument: Instrument, job: Job, watcher: Watcher) -> Record:
+    """Run one instrument and turn whatever happens into a record. KeyboardInterrupt passes through."""
+    began, taken_at = time.monotonic(), utc_now().isoformat()
+    payload, error = None, None
+    job = replace(job, progress=lambda line: watcher.progress(instrument.name, line))
+    try:
+        payload = instrument.run(job)
+    except PreopError as failure:
+        error = str(failure)
+    except Exception as crash:  # noqa: BLE001 a crashed instrument is an ERROR for its pitfalls, no more
+        error = f"the instrument crashed: {type(crash).__name__}: {crash}"
+    watcher.done(instrument.name, "failed" if error else "measured")
+    return Record(
+        schema=RECORD_SCHEMA,
+        instrument=instrument.name,
+        deployment=job.deployment.name,
+        strength=Strength.MEASURED,
+        taken_at=taken_at,
+        took_s=round(time.monotonic() - began, 3),
+        fingerprint=fingerprint(instrument, job),
+        conditions={
+            "preop": __version__,
+            "client": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+            **{name: value for name, value in job.options.items() if value is not None},
+        },
+        payload=payload,
+        error=mask_text(error) if error else None,
+    )
+
+
+def fingerprint(instrument: Instrument, job: Job) -> dict[str, Any]:
+    """The facts that this instrument's evidence belongs to.
+
+    The endpoint is part of it: where the hardware is not stated, two engines could not be told apart.
+    """
+    facts = {name: job.deployment.fact(name).value for name in instrument.depends_on}
+    return {"engine": job.deployment.engine, "endpoint": job.access.url if job.access else None, **facts}
+
+
+def read_endpoint(declared: Deployment | None, target: Access, watcher: Watcher) -> tuple[Deployment, Record]:
+    """What the running engine says, joined with what is declared.
+
+    A declared deployment stays as it is when the engine cannot be read: the record says why. Raises
+    `InstrumentError` when nothing is declared either.
+    """
+    from preop.deployment.join import from_live, join
+
+    asked = declared or Deployment(target.url, "unknown", target.url, {})
+    record = measure_one(find_instrument("endpoint"), Job(asked, target), watcher)
+    if isinstance(record.payload, Live):
+        joined = join(declared, record.payload) if declared else from_live(record.payload)
+        return joined, msgspec.structs.replace(record, deployment=joined.name)
+    why = record.error or f"{target.url}: nothing there could be read"
+    if declared is None:
+        raise InstrumentError(why)
+    watcher.message(why)
+    return declared, record
+
+
+def _read_endpoints(
+    plan: Plan, keep: Callable[[Record], None], watcher: Watcher
+) -> tuple[list[Deployment], dict[str, Access]]:
+    deployments = list(plan.deployments)
+    access: dict[str, Access] = {}
+    for name, target in plan.endpoints.items():
+        at = _index_of(deployments, name)
+        joined, record = read_endpoint(None if at is None else deployments[at], target, watcher)
+        if at is None:
+            deployments.append(joined)
+        else:
+            deployments[at] = joined
+        access[joined.name] = target
+        keep(record)
+    if not deployments:
+        raise UsageError("nothing to check: give a file, `--endpoint URL`, or a serve command after `--`")
+    return deployments, access
+
+
+def _index_of(deployments: Sequence[Deployment], name: str) -> int | None:
+    if not name:
+        if len(deployments) > 1:
+            names = ", ".join(deployment.name for deployment in deployments)
+            raise UsageError(
+                f"--endpoint: which deployment is it? Give --endpoint NAME=URL with one of {names}"
+            )
+        return 0 if deployments else None
+    for at, deployment in enumerate(deployments):
+        if deployment.name == name:
+            return at
+    names = ", ".join(deployment.name for deployment in deployments) or "none"
+    raise UsageError(f"--endpoint {name}=...: no such deployment (there is: {names})")
+
+
+def _jobs(
+    plan: Plan, deployments: Sequence[Deployment], access: Mapping[str, Access], watcher: Watcher
+) -> list[tuple[Instrument, Job]]:
+    jobs = []
+    for name in plan.measure:
+        instrument = find_instrument(name)
+        for deployment in deployments:
+            job = Job(deployment, access.get(deployment.name), plan.inputs, options=dict(plan.options))
+            missing = instrument.missing(job)
+            if missing is None:
+                jobs.append((instrument, job))
+            else:
+                watcher.message(f"{name} was not measured for {deployment.name}: {missing.en}")
+    return jobs
+
+
+def _measure(jobs: Sequence[tuple[Instrument, Job]], watcher: Watcher) -> Iterator[Record]:
+    """Those that put no load on an engine side by side; then the others, each alone."""
+    quiet = [(instrument, job) for instrument, job in jobs if not instrument.puts_load]
+    done: queue.SimpleQueue[Record] = queue.SimpleQueue()
+
+    def work(instrument: Instrument, job: Job) -> None:
+        done.put(measure_one(instrument, job, watcher))
+
+    for instrument, job in quiet:
+        # Daemons: Ctrl-C must not wait for a server that does not answer.
+        threading.Thread(target=work, args=(instrument, job), daemon=True).start()
+    for _ in quiet:
+        yield done.get()
+    for instrument, job in jobs:
+        if instrument.puts_load:
+            yield measure_one(instrument, job, watcher)
+
+
+def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) -> list[Record]:
+    """Evidence of earlier runs that still speaks for one of the deployments."""
+    lifetime = timedelta(days=plan.thresholds["evidence.lifetime_days"])
+    by_name = {deployment.name: deployment for deployment in deployments}
+    now, found = utc_now(), []
+    for record in read_records(plan.evidence_roots):
+        if isinstance(record, str):
+            watcher.message(record)
+            continue
+        deployment = by_name.get(record.deployment)
+        if deployment is None or record.instrument == "endpoint":
+            continue
+        try:
+            instrument = find_instrument(record.instrument)
+        except UsageError:
+            continue
+        job = Job(deployment, plan.endpoints.get(deployment.name) or plan.endpoints.get(""))
+        if is_valid(record, fingerprint(instrument, job), now, lifetime):
+            found.append(record)
+    return found
+
+
+def _judge(
+    pitfall: Pitfall, deployments: Sequence[Deployment], records: Sequence[Record], plan: Plan
+) -> PitfallResult:
+    findings = {}
+    for deployment in deployments:
+        own = tuple(record for record in records if record.deployment == deployment.name)
+        case = Case(deployment, tuple(deployments), own, plan.thresholds)
+        findings[deployment.name] = _judge_one(pitfall, case)
+    return PitfallResult(pitfall.id, findings)
+
+
+def _judge_one(pitfall: Pitfall, case: Case) -> Finding:
+    try:
+        finding = contradiction.apply(pitfall, case, pitfall.judge(case))
+        _refuse_weak_pass(pitfall, finding)
+    except Exception as crash:  # noqa: BLE001 one judge's defect must not cost the other fourteen answers
+        why = mask_text(f"{type(crash).__name__}: {crash}")
+        return Finding(
+            Outcome.ERROR,
+            Text(f"preop's judge failed: {why}", f"preop 的判定程序出错:{why}"),
+            needs=Text("report this to the preop project", "请向 preop 项目报告此问题"),
+        )
+    if finding.outcome is Outcome.UNPROVEN:
+        finding = _failed_instrument(pitfall, case, finding)
+    return finding
+
+
+def _refuse_weak_pass(pitfall: Pitfall, finding: Finding) -> None:
+    strength = finding.strength
+    if finding.outcome is Outcome.PASS and (strength is None or strength.rank < pitfall.least.rank):
+        raise ValueError(f"{pitfall.id} passed on {strength} evidence, but needs {pitfall.least}")
+
+
+def _failed_instrument(pitfall: Pitfall, case: Case, finding: Finding) -> Finding:
+    """An instrument that this pitfall waits for was tried and failed: ERROR, with its reason."""
+    for name in pitfall.needs:
+        record = case.record(name)
+        if record is not None and record.error is not None:
+            return msgspec.structs.replace(
+                finding,
+                outcome=Outcome.ERROR,
+                summary=Text(f"{name} failed: {record.error}", f"{name} 测量失败:{record.error}"),
+            )
+    return finding

@@ -1,0 +1,147 @@
+"""`preop.toml`: what a team writes down once. Every key is known, or it is an error with the nearest real key."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from preop.errors import UsageError
+from preop.inputs import Inputs
+from preop.thresholds import THRESHOLDS
+
+__all__ = ["SETTINGS_FILE", "DeploymentSettings", "MeasureSettings", "Settings", "load_settings"]
+
+SETTINGS_FILE = "preop.toml"
+_MAX_BYTES = 1_000_000
+
+
+class DeploymentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the deployment's own files do not say. Same names as the flags of `preop check`."""
+
+    engine_version: str | None = None
+    gpu: str | None = None
+    gpu_count: int | None = None
+    accelerator: str | None = None
+    model_path: str | None = None
+    endpoint: str | None = None
+    api_key_env: str | None = None
+    ca_bundle: str | None = None
+
+
+class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Limits and shape of what puts load on an engine."""
+
+    concurrency: list[int] | None = None
+    requests: int | None = None
+    budget_s: float | None = None
+    yes_load: str | None = None
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """The whole of `preop.toml`."""
+
+    lang: str | None = None
+    runs: str | None = None
+    """Folder of the run documents; `.preop/runs` by default."""
+    deployment: DeploymentSettings = DeploymentSettings()
+    inputs: Inputs = Inputs()
+    measure: MeasureSettings = MeasureSettings()
+    thresholds: dict[str, float] = {}
+    """By threshold key, e.g. `P04.ttft_p99_ms`."""
+
+
+_SECTIONS: dict[str, type[msgspec.Struct]] = {
+    "deployment": DeploymentSettings,
+    "inputs": Inputs,
+    "measure": MeasureSettings,
+}
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """Read `path`, or `preop.toml` in the current folder if there is one.
+
+    Raises `UsageError` with the file and the key when something in it cannot be.
+    """
+    if path is None:
+        path = Path(SETTINGS_FILE)
+        if not path.is_file():
+            return Settings()
+    table = _read(path)
+    known_keys = {"lang", "runs", "thresholds", *_SECTIONS}
+    _refuse_unknown(path, "", table, known_keys)
+    sections = {name: _section(path, name, table.get(name, {}), kind) for name, kind in _SECTIONS.items()}
+    lang = table.get("lang")
+    if lang not in (None, "en", "zh"):
+        raise UsageError(f'{path}: lang is {lang!r}, expected "en" or "zh"')
+    runs = table.get("runs")
+    if runs is not None and not isinstance(runs, str):
+        raise UsageError(f"{path}: runs is {runs!r}, expected a folder's path")
+    return Settings(
+        lang=lang, runs=runs, thresholds=_thresholds(path, table.get("thresholds", {})), **sections
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise UsageError(f"{path}: larger than 1 MB, expected a settings file")
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path}: not valid TOML: {error}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path}: not UTF-8 text, expected a TOML file") from None
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply, expected a settings file") from None
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _section(path: Path, name: str, table: Any, kind: type[msgspec.Struct]) -> Any:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: {name} is {table!r}, expected a section [{name}]")
+    _refuse_unknown(path, name, table, set(kind.__struct_fields__))
+    try:
+        return msgspec.convert(table, kind)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: [{name}]: {error}") from None
+
+
+def _thresholds(path: Path, table: Any) -> dict[str, float]:
+    if not isinstance(table, dict):
+        raise UsageError(f"{path}: thresholds is {table!r}, expected sections such as [thresholds.P04]")
+    groups: dict[str, set[str]] = {}
+    for key in THRESHOLDS:
+        group, name = key.split(".", 1)
+        groups.setdefault(group, set()).add(name)
+    _refuse_unknown(path, "thresholds", table, set(groups))
+    found: dict[str, float] = {}
+    for group, values in table.items():
+        if not isinstance(values, dict):
+            raise UsageError(
+                f"{path}: thresholds.{group} is {values!r}, expected a section [thresholds.{group}]"
+            )
+        _refuse_unknown(path, f"thresholds.{group}", values, groups[group])
+        for name, value in values.items():
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not math.isfinite(value) or value < 0:
+                raise UsageError(
+                    f"{path}: thresholds.{group}.{name} is {value!r}, expected a number of 0 or more"
+                )
+            found[f"{group}.{name}"] = float(value)
+    return found
+
+
+def _refuse_unknown(path: Path, section: str, table: dict[str, Any], allowed: set[str]) -> None:
+    for key in table:
+        if key not in allowed:
+            nearest = difflib.get_close_matches(key, allowed, n=1, cutoff=0.5)
+            where = f"{section}.{key}" if section else key
+            hint = (
+                f"did you mean {nearest[0]}?" if nearest else f"expected one of {', '.join(sorted(allowed))}"
+            )
+            raise UsageError(f"{path}: {where} is not a key of preop.toml; {hint}")
