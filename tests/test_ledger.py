@@ -1,0 +1,93 @@
+"""Run folders: whole documents, readable without preop, lost evidence is said."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from preop.evidence import RECORD_SCHEMA, Record, Strength, Tokens
+from preop.ledger.runs import is_valid, read_records, start_run, utc_now
+
+FINGERPRINT = {"engine": "vllm", "model": "m"}
+
+
+def record(**changes: object) -> Record:
+    made = Record(
+        schema=RECORD_SCHEMA,
+        instrument="tokens",
+        deployment="chat",
+        strength=Strength.MEASURED,
+        taken_at=utc_now().isoformat(),
+        took_s=0.1,
+        fingerprint=FINGERPRINT,
+        conditions={},
+        payload=Tokens("a", "b", 3, []),
+    )
+    return msgspec.structs.replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_a_kept_record_comes_back_equal_and_is_plain_json(tmp_path: Path) -> None:
+    run = start_run(tmp_path, "0", {})
+    run.keep(record())
+    (path,) = run.path.glob("evidence/*.json")
+    assert json.loads(path.read_text())["payload"]["kind"] == "tokens"
+    assert list(read_records([tmp_path])) == [record(taken_at=json.loads(path.read_text())["taken_at"])]
+
+
+def test_names_that_look_like_paths_stay_inside_the_run(tmp_path: Path) -> None:
+    run = start_run(tmp_path / "runs", "0", {})
+    run.keep(record(deployment="../../../../etc/passwd"))
+    run.keep(record(deployment="../../../../etc/passwd"))
+    assert len(list((run.path / "evidence").glob("*.json"))) == 2
+    assert [p.name for p in tmp_path.iterdir()] == ["runs"]
+
+
+def test_a_broken_document_is_said_and_costs_no_other(tmp_path: Path) -> None:
+    run = start_run(tmp_path, "0", {})
+    run.keep(record())
+    (run.path / "evidence" / "a.json").write_text('{"schema": ')
+    (run.path / "evidence" / "b.json").write_text("[" * 100_000)
+    (run.path / "evidence" / "c.json").write_bytes(b"\xff\x00")
+    found = list(read_records([tmp_path]))
+    assert sum(isinstance(one, Record) for one in found) == 1
+    assert sum(isinstance(one, str) for one in found) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "valid"),
+    [
+        ({}, True),
+        ({"fingerprint": {"engine": "vllm", "model": "other"}}, False),
+        ({"payload": None, "error": "refused"}, False),
+        ({"taken_at": "2020-01-01T00:00:00+00:00"}, False),
+        ({"taken_at": "2999-01-01T00:00:00+00:00"}, False),
+        ({"taken_at": "yesterday"}, False),
+        ({"taken_at": "2026-01-01T00:00:00"}, False),
+    ],
+)
+def test_evidence_is_valid_for_its_own_fingerprint_and_lifetime(change: dict[str, object], valid: bool) -> None:
+    assert is_valid(record(**change), FINGERPRINT, utc_now(), timedelta(days=30)) is valid
+
+
+def test_an_interrupted_run_says_so_and_keeps_what_finished(tmp_path: Path) -> None:
+    run = start_run(tmp_path, "0", {"measure": ["load"]})
+    run.keep(record())
+    run.interrupt()
+    document = json.loads((run.path / "run.json").read_text())
+    assert document["status"] == "interrupted"
+    assert len(list(read_records([tmp_path]))) == 1
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_as_a_record_never_raise(tmp_path: Path, content: bytes) -> None:
+    folder = tmp_path / "r" / "evidence"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "x.json").write_bytes(content)
+    assert len(list(read_records([tmp_path]))) == 1
