@@ -25,7 +25,14 @@ SERVE = (
 COMMANDS = {
     "preop --help": ["--help"],
     "preop check -- vllm serve ...": ["check", "--no-keep", "--", *SERVE.split()],
-    "preop check --format json -- vllm serve ...": ["check", "--no-keep", "--format", "json", "--", *SERVE.split()],
+    "preop check --format json -- vllm serve ...": [
+        "check",
+        "--no-keep",
+        "--format",
+        "json",
+        "--",
+        *SERVE.split(),
+    ],
     "preop explain P05": ["explain", "P05"],
 }
 LIMIT_S = 0.5
@@ -43,7 +50,9 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=15, help="rounds (default 15)")
     runs = parser.parse_args().runs
     preop = str(Path(sys.executable).with_name("preop"))
-    print(f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {runs} rounds")
+    print(
+        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {runs} rounds"
+    )
     print(f"{'command':<46} {'median':>9} {'ratio to `python -c pass`':>26}")
     within = True
     with tempfile.TemporaryDirectory() as folder:

@@ -71,7 +71,9 @@ def test_a_broken_document_is_said_and_costs_no_other(tmp_path: Path) -> None:
         ({"taken_at": "2026-01-01T00:00:00"}, False),
     ],
 )
-def test_evidence_is_valid_for_its_own_fingerprint_and_lifetime(change: dict[str, object], valid: bool) -> None:
+def test_evidence_is_valid_for_its_own_fingerprint_and_lifetime(
+    change: dict[str, object], valid: bool
+) -> None:
     assert is_valid(record(**change), FINGERPRINT, utc_now(), timedelta(days=30)) is valid
 
 

@@ -111,6 +111,8 @@ class ClientCost(msgspec.Struct, frozen=True):
 
     cpu_s: float
     events: int
+    lag_p50_ms: float | None = None
+    """How late its event loop woke up."""
 
 
 class Level(msgspec.Struct, frozen=True):
@@ -127,6 +129,8 @@ class Level(msgspec.Struct, frozen=True):
     e2e_ms: Percentiles
     output_tokens_per_s: float | None
     client: ClientCost
+    effective_concurrency: float | None = None
+    """Requests in flight, averaged over the time measured (Little's law holds it against `concurrency`)."""
 
 
 class Load(msgspec.Struct, frozen=True, tag_field="kind", tag="load"):

@@ -23,7 +23,9 @@ class Origin(msgspec.Struct, frozen=True):
     formula.
     """
 
-    kind: Literal["file", "argument", "environment", "route", "default", "model", "catalog", "option", "formula"]
+    kind: Literal[
+        "file", "argument", "environment", "route", "default", "model", "catalog", "option", "formula"
+    ]
     where: str
 
     def __str__(self) -> str:
@@ -54,7 +56,9 @@ class Fact(msgspec.Struct, frozen=True):
         return str(self.origin) if self.origin else (self.note or "not stated")
 
 
-def known(value: Any, set_by: SetBy, origin: Origin, *, unit: str | None = None, note: str | None = None) -> Fact:
+def known(
+    value: Any, set_by: SetBy, origin: Origin, *, unit: str | None = None, note: str | None = None
+) -> Fact:
     """A fact with a value."""
     return Fact(value=value, set_by=set_by, origin=origin, unit=unit, note=note)
 

@@ -26,7 +26,8 @@ from preop.inputs import Inputs
 from preop.instruments import find_instrument
 from preop.instruments.types import Access, Instrument, Job
 from preop.ledger.runs import Run, is_valid, read_records, utc_now
-from preop.pitfalls import all_pitfalls, contradiction
+from preop.pitfalls import all_pitfalls
+from preop.pitfalls.contradiction import apply as apply_contradictions
 from preop.pitfalls.types import Case, Pitfall
 from preop.report.types import Report
 from preop.secrets import mask_text
@@ -280,14 +281,14 @@ def _judge(
     findings = {}
     for deployment in deployments:
         own = tuple(record for record in records if record.deployment == deployment.name)
-        case = Case(deployment, tuple(deployments), own, plan.thresholds)
+        case = Case(deployment, tuple(deployments), own, plan.thresholds, plan.inputs)
         findings[deployment.name] = _judge_one(pitfall, case)
     return PitfallResult(pitfall.id, findings)
 
 
 def _judge_one(pitfall: Pitfall, case: Case) -> Finding:
     try:
-        finding = contradiction.apply(pitfall, case, pitfall.judge(case))
+        finding = apply_contradictions(pitfall, case, pitfall.judge(case))
         _refuse_weak_pass(pitfall, finding)
     except Exception as crash:  # noqa: BLE001 one judge's defect must not cost the other fourteen answers
         why = mask_text(f"{type(crash).__name__}: {crash}")

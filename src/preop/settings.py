@@ -1,4 +1,4 @@
-"""`preop.toml`: what a team writes down once. Every key is known, or it is an error with the nearest real key."""
+"""`preop.toml`: what a team writes down once. An unknown key is an error with the nearest real key."""
 
 from __future__ import annotations
 

@@ -44,6 +44,20 @@ THRESHOLDS: dict[str, Threshold] = {
             "below it weight-only quantization is expected to cost speed",
         ),
         Threshold(
+            "P03.large_model_parameters",
+            6.5e9,
+            "parameters",
+            f"{_LIST}, pitfall 3: 7B and more gains; the smallest models sold as 7B have 6.7e9",
+            "from it weight-only quantization is expected to pay at any batch",
+        ),
+        Threshold(
+            "P03.least_gain",
+            1.10,
+            "times",
+            f"{_LIST}, pitfall 3: the least gain in its table is 10 %",
+            "speed-up by the roofline that counts as one",
+        ),
+        Threshold(
             "P04.ttft_p99_ms",
             500,
             "ms",
@@ -67,13 +81,20 @@ THRESHOLDS: dict[str, Threshold] = {
         Threshold(
             "P05.headroom", 1.5, "times", f"{_LIST}, pitfall 5", "KV budget over p99 length x batch cap"
         ),
+        Threshold(
+            "P05.other_gib",
+            5,
+            "GiB per GPU",
+            "vLLM logs 0.65 to 2.24 GiB of CUDA graphs, an estimator takes 3.5 GB in all; rounded up",
+            "memory for context, activations and graphs, besides weights and KV cache",
+        ),
         Threshold("P06.busy", 0.90, "share", f"{_LIST}, pitfall 6", "utilization that counts as busy"),
         Threshold("P06.idle", 0.50, "share", f"{_LIST}, pitfall 6", "utilization that counts as idle"),
         Threshold(
             "P08.break_even",
             32,
             "concurrent requests",
-            f"{_LIST}, pitfall 8; public measurements run from 2 to over 200, so it is a prior, never a proof",
+            f"{_LIST}, pitfall 8; public measurements run from 2 to over 200: a prior, never a proof",
             "batch from which speculation is expected to lose",
         ),
         Threshold(

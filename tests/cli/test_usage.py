@@ -34,7 +34,7 @@ def preop(*arguments: str, cwd: Path, **environment: str) -> subprocess.Complete
         (["check", "absent.yml"], "absent.yml"),
         (["check", "--measure", "all", "--", *SERVE], "--endpoint URL"),
         (["check", "--measure", "lod", "--endpoint", "http://127.0.0.1:9"], "expected `all` or some of"),
-        (["check", "--endpoint", "127.0.0.1:8000"], "expected a URL"),
+        (["check", "--endpoint", "127.0.0.1:8000"], "begins with http://"),
         (["check", "--endpoint", "http://user:pw@127.0.0.1:9"], "--api-key-env"),
         (["check", "--endpoint", "http://127.0.0.1:9"], "127.0.0.1:9"),
         (["check", "--api-key-env", "NOT_SET_ANYWHERE", "--endpoint", "http://127.0.0.1:9"], "not set"),
@@ -106,8 +106,24 @@ def test_every_example_line_of_init_is_a_real_key(tmp_path: Path) -> None:
 
 
 def test_the_static_check_imports_nothing_heavy(tmp_path: Path) -> None:
-    heavy = {"httpx", "httptools", "uvloop", "tokenizers", "jinja2", "altair", "pydantic", "huggingface_hub",
-             "numpy", "torch", "transformers", "asyncio", "yaml", "vl_convert", "prometheus_client", "markdown_it"}
+    heavy = {
+        "httpx",
+        "httptools",
+        "uvloop",
+        "tokenizers",
+        "jinja2",
+        "altair",
+        "pydantic",
+        "huggingface_hub",
+        "numpy",
+        "torch",
+        "transformers",
+        "asyncio",
+        "yaml",
+        "vl_convert",
+        "prometheus_client",
+        "markdown_it",
+    }
     script = (
         "import sys; from preop.cli import main\n"
         "try: main(sys.argv[1:])\n"
@@ -115,8 +131,14 @@ def test_the_static_check_imports_nothing_heavy(tmp_path: Path) -> None:
         "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)"
     )
     for arguments in (["--help"], ["check", "--no-keep", "--", *SERVE]):
-        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True,
-                              cwd=tmp_path, timeout=60, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=60,
+            check=False,
+        )
         loaded = set(done.stderr.strip().splitlines()[-1].split())
         assert "preop" in loaded
         assert not loaded & heavy

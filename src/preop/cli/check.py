@@ -58,7 +58,7 @@ __all__ = ["command"]
 @click.option("--keep/--no-keep", default=True, help="Keep this run's documents (default) or not.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @click.pass_obj
-def command(served: list[str] | None, **flags: Any) -> int:
+def command(served: list[str] | None, /, **flags: Any) -> int:
     """Judge a deployment and answer GO (exit 0), NO-GO (1) or HOLD (3).
 
     Reads only, unless --measure is given: FILEs (a docker compose file, a script with a serve line), the

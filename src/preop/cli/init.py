@@ -23,7 +23,7 @@ _LOCAL_PORTS = {8000: "vLLM", 8080: "llama-server", 30000: "SGLang"}
 @click.option("--force", is_flag=True, help="Replace a preop.toml that is there.")
 @click.option("--print", "show", is_flag=True, help="Print it instead of writing it.")
 def command(force: bool, show: bool) -> int:
-    """Write a commented preop.toml from what is found here: compose files, models, prompts, running engines."""
+    """Write a commented preop.toml from what is found here: models, prompts, running engines."""
     target = Path(SETTINGS_FILE)
     if target.exists() and not (force or show):
         raise UsageError(
@@ -61,11 +61,11 @@ def _is_model(path: Path) -> bool:
 
 def _running_engine() -> str | None:
     """An engine that answers on this machine at its usual port."""
+    from preop.deployment.types import Deployment
     from preop.errors import InstrumentError
     from preop.evidence import Live
     from preop.instruments import find_instrument
     from preop.instruments.types import Access, Job
-    from preop.deployment.types import Deployment
 
     for port in _LOCAL_PORTS:
         if not _listens(port):
@@ -99,7 +99,7 @@ def _settings(models: list[str], prompts: str | None, endpoint: str | None) -> s
 
     other = f" (also here: {', '.join(models[1:])})" if len(models) > 1 else ""
     lines = [
-        "# preop.toml: what `preop check` cannot read in the deployment's own files. A flag wins over this file.",
+        "# preop.toml: what `preop check` cannot read in the deployment's own files. Flags win over it.",
         "# Every key is optional; an unknown key is an error.",
         "",
         '# lang = "en"                                # or "zh"',

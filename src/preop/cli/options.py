@@ -23,9 +23,9 @@ __all__ = [
     "accesses",
     "concurrency",
     "input_options",
+    "language_of",
     "language_option",
     "merged_inputs",
-    "language_of",
     "read_options",
     "reading",
     "settings_of",
@@ -138,7 +138,7 @@ def _access(settings: Settings, flags: Mapping[str, Any], url: str) -> Access:
     if bundle and not Path(bundle).is_file():
         raise UsageError(f"--ca-bundle {bundle}: no such file")
     verify: bool | str = False if flags.get("insecure") else (bundle or True)
-    return Access(url.rstrip("/"), api_key=key, timeout_s=flags.get("timeout") or 10.0, verify_tls=verify)
+    return Access(url, api_key=key, timeout_s=flags.get("timeout") or 10.0, verify_tls=verify)
 
 
 def reading(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
@@ -158,18 +158,18 @@ def reading(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
 
 
 def _endpoint(text: str) -> tuple[str, str]:
+    from preop.instruments.endpoint.address import base_url
+
     name, separator, url = text.partition("=")
     if separator and "://" not in name:
         text = url
     else:
         name = ""
-    if not text.startswith(("http://", "https://")):
-        raise UsageError(f"--endpoint {text}: expected a URL that starts with http:// or https://")
-    if "@" in text.split("://", 1)[1].split("/", 1)[0]:
+    if "@" in text.partition("://")[2].partition("/")[0]:
         raise UsageError(
             "--endpoint: leave the key out of the URL; name its environment variable: --api-key-env NAME"
         )
-    return name, text
+    return name, base_url(text)
 
 
 def concurrency(text: str | None) -> list[int] | None:

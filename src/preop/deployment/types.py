@@ -23,6 +23,9 @@ class Word(msgspec.Struct, frozen=True):
     origin: Origin
     note: str | None = None
     """Why the word cannot be seen: `$EXTRA_ARGS is not set here`."""
+    single: bool = False
+    """Of a word that cannot be seen: it is surely one word (`"$X"` in quotes, an item of a list), so that
+    after a flag that takes a value it is that value and hides nothing else."""
 
 
 class GpuRequest(msgspec.Struct, frozen=True):
@@ -48,10 +51,12 @@ class Launch(msgspec.Struct, frozen=True):
     gpus: GpuRequest | None = None
     hidden: tuple[str, ...] = ()
     """Reasons why flags or environment may exist that cannot be seen (an env_file that is not there)."""
+    mounts: dict[str, str] = {}
+    """Folders and files of this machine that the engine's container sees, by their path inside."""
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Something a reader must know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
+    """Something to know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
 
     kind: Literal["unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other"]
     message: str

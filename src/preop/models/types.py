@@ -73,3 +73,5 @@ class Model(msgspec.Struct, frozen=True):
     path: str | None = None
     """Where its files are, if they are here."""
     notes: tuple[str, ...] = ()
+    is_mixture: bool | None = None
+    """Mixture of experts: a token passes through some of the weights only."""

@@ -10,6 +10,7 @@ from preop.deployment.types import Deployment
 from preop.evidence import Payload, Record, Strength
 from preop.facts import Fact
 from preop.findings import Finding
+from preop.inputs import Inputs
 from preop.text import Text
 from preop.thresholds import Thresholds
 
@@ -28,6 +29,8 @@ class Case:
     records: Sequence[Record] = ()
     """Valid evidence about this deployment, newest last."""
     thresholds: Thresholds = field(default_factory=Thresholds)
+    inputs: Inputs = field(default_factory=Inputs)
+    """What the user handed over besides the deployment; paths, never read by a judge."""
 
     def fact(self, name: str) -> Fact:
         """A fact of the deployment by its canonical name; unknown where nothing states it."""

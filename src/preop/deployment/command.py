@@ -1,0 +1,304 @@
+"""From the words of a command to the engine's own command: wrappers, containers and shells taken off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from preop.deployment import shell
+from preop.deployment.container import CONTAINER_COMMANDS, ContainerRun
+from preop.deployment.tokens import Source, Token, environment_word
+from preop.deployment.types import GpuRequest, Launch, Word
+from preop.deployment.wrappers import after_wrapper
+from preop.errors import InputError
+from preop.facts import Origin
+from preop.secrets import mask_text
+
+__all__ = ["Found", "from_argv", "launches", "read_text_commands", "unwrap"]
+
+MAX_WRAPPERS = 16
+
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh"})
+_COMMAND_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*\Z")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A command on its way to a launch: what is left of it, and what the parts taken off have said."""
+
+    tokens: tuple[Token, ...]
+    environment: Mapping[str, Word] = field(default_factory=dict)
+    image: Token | None = None
+    own_entrypoint: bool = False
+    """The image's entrypoint is replaced, so the image says nothing of the command."""
+    gpus: GpuRequest | None = None
+    name: str | None = None
+    hidden: tuple[str, ...] = ()
+    mounts: Mapping[str, str] = field(default_factory=dict)
+    """Folders of this machine that a container sees, by their path inside."""
+    folder: Path | None = Path()
+    """Where relative paths begin; None where that cannot be seen."""
+
+    def launch(self, name: str, source: str) -> Launch | None:
+        """The launch, or None where no engine that preop knows is started.
+
+        An image whose entrypoint is an engine stands for that engine's command. Raises `InputError` where
+        two engines are started at once.
+        """
+        from preop.engines import identify
+        from preop.engines.images import command_of_image
+
+        words = _numbered(self.tokens, 0)
+        hidden = list(self.hidden)
+        if identify(words) is None:
+            entry = command_of_image(_repository(self.image)) if self.image else ()
+            if not entry or self.image is None:
+                return None
+            if self.own_entrypoint or (words and _is_script(words[0])):
+                what = words[0].text if words and words[0].text is not None else "its entrypoint"
+                hidden.append(f"{what} is not read: the flags that it passes on cannot be seen")
+                words = []
+            else:
+                words = _numbered(self.tokens, len(entry))
+            words = [Word(text, self.image.origin) for text in entry] + words
+        image = Word(self.image.visible, self.image.origin, self.image.note) if self.image else None
+        return Launch(
+            name=self.name or name,
+            source=source,
+            words=tuple(words),
+            environment=dict(self.environment),
+            image=image,
+            gpus=self.gpus,
+            hidden=tuple(dict.fromkeys(hidden)),
+            mounts=self._mounts_here(),
+        )
+
+    def _mounts_here(self) -> dict[str, str]:
+        folder = self.folder
+        if folder is None:
+            return {inside: here for inside, here in self.mounts.items() if here.startswith("/")}
+        return {inside: str(folder / _home(here)) for inside, here in self.mounts.items()}
+
+
+def _home(path: str) -> Path:
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:  # `~nobody`
+        return Path(path)
+
+
+def from_argv(argv: Sequence[str]) -> list[Found]:
+    """The commands in the words after `preop check --`. One word with blanks in it is a shell text."""
+    if not argv or not any(word.strip() for word in argv):
+        raise InputError(
+            "the command after `--` is empty; expected one such as `vllm serve MODEL --max-model-len 8192`"
+        )
+    origin = Origin("argument", "the command")
+    if len(argv) == 1 and re.search(r"\s", argv[0].strip()):
+        return read_text_commands(Source(argv[0], lambda at: origin), Found(()))
+    return unwrap(Found(tuple(Token(word, origin) for word in argv)))
+
+
+def read_text_commands(source: Source, outer: Found) -> list[Found]:
+    """The commands that a shell text runs. Raises `InputError` where it cannot be read."""
+    return _from_shell(source, outer, 0)
+
+
+def launches(found: Sequence[Found], source: str) -> list[tuple[Launch, Path | None]]:
+    """The launch among commands that one shell runs, and where its relative paths begin; none where no
+    engine is started.
+
+    Raises `InputError` where two engines are started at once.
+    """
+    from preop.engines.commands import NotServing
+
+    started: list[tuple[Launch, Path | None]] = []
+    refused: NotServing | None = None
+    for each in found:
+        try:
+            launch = each.launch("", source)
+        except NotServing as error:  # `vllm bench` beside `vllm serve` in one script
+            refused = refused or error
+            continue
+        started += [(launch, each.folder)] if launch else []
+    if not started and refused is not None:
+        raise refused
+    if len(started) > 1:
+        places = " and ".join(_begin(launch) for launch, _ in started[:2])
+        raise InputError(f"{source}: starts two engines at once: {places}; expected one")
+    return started
+
+
+def _begin(launch: Launch) -> str:
+    words = " ".join(mask_text(word.text or "...") for word in launch.words[:3])
+    place = launch.words[0].origin
+    return f"`{words}`" + (f" ({place})" if place.kind == "file" else "")
+
+
+def unwrap(found: Found, depth: int = 0) -> list[Found]:
+    """Take off wrappers until the engine's own command is left: several where a shell runs several.
+
+    Raises `InputError` on nesting without end.
+    """
+    while found.tokens:
+        if depth > MAX_WRAPPERS:
+            raise InputError(
+                f"more than {MAX_WRAPPERS} wrappers around a command; expected the engine's command"
+            )
+        depth += 1
+        first = found.tokens[0]
+        assigned = first.assignment()
+        name = PurePosixPath(first.visible or "").name.removesuffix(".exe")
+        if assigned:
+            depth -= 1  # any number of assignments
+            found = _assign(found, *assigned, rest=found.tokens[1:])
+        elif name == "env":
+            found = _env(found)
+        elif name == "eval":
+            return _from_shell(_joined(found.tokens[1:]), found, depth)
+        elif name in _SHELLS:
+            script = _shell_script(found.tokens)
+            return [found] if script is None else _from_shell(script.source(), found, depth)
+        elif name in CONTAINER_COMMANDS:
+            inside = _container(found)
+            if inside is None:
+                break
+            found = inside
+        elif (rest := after_wrapper(name, found.tokens)) is not None:
+            found = replace(found, tokens=rest)
+        else:
+            break
+    return [found]
+
+
+def _from_shell(source: Source, outer: Found, depth: int) -> list[Found]:
+    found = []
+    unseen = outer.hidden[0] if outer.hidden else None
+    for command in shell.commands(source, outer.environment, unseen):
+        exported = {name: environment_word(name, value) for name, value in command.exported.items()}
+        if command.words[0].visible in ("cd", "pushd") and len(command.words) > 1:
+            outer = replace(outer, folder=_changed(outer.folder, command.words[1]))
+            continue
+        inner = replace(outer, tokens=command.words, environment={**outer.environment, **exported})
+        found += unwrap(inner, depth)
+    return found
+
+
+def _joined(tokens: Sequence[Token]) -> Source:
+    """The words as one text, as `eval` joins them."""
+    text, holes, places = "", {}, []
+    for token in tokens:
+        source = token.source()
+        holes.update({len(text) + index: hole for index, hole in source.holes.items()})
+        places += [source.place(index) for index in range(len(source.text))] + [token.origin]
+        text += f"{source.text} "
+    return Source(
+        text, lambda at: places[min(at, len(places) - 1)] if places else Origin("argument", "eval"), holes
+    )
+
+
+def _changed(folder: Path | None, into: Token) -> Path | None:
+    """The folder after `cd`."""
+    if into.visible is None or (folder is None and not into.text.startswith(("/", "~"))):
+        return None
+    return (folder or Path()) / _home(into.text)
+
+
+def _assign(found: Found, name: str, value: Token, rest: Sequence[Token]) -> Found:
+    return replace(
+        found, tokens=tuple(rest), environment={**found.environment, name: environment_word(name, value)}
+    )
+
+
+def _env(found: Found) -> Found:
+    """`env [-i] [-u NAME] [-S STRING] [NAME=value...] command`."""
+    tokens = list(found.tokens[1:])
+    while tokens:
+        text = tokens[0].head
+        assigned = tokens[0].assignment()
+        if assigned:
+            found = _assign(found, *assigned, rest=tokens)
+            tokens.pop(0)
+        elif text in ("-i", "-", "--ignore-environment"):
+            found = replace(found, environment={})
+            tokens.pop(0)
+        elif text in ("-u", "--unset", "-C", "--chdir"):
+            if text in ("-u", "--unset") and len(tokens) > 1:
+                kept = {key: word for key, word in found.environment.items() if key != tokens[1].text}
+                found = replace(found, environment=kept)
+            del tokens[:2]
+        elif text in ("-S", "--split-string") and len(tokens) > 1:
+            tokens[:2] = shell.words(tokens[1].source())
+        elif text == "--":
+            tokens.pop(0)
+            break
+        elif text.startswith("-"):
+            tokens.pop(0)
+        else:
+            break
+    return replace(found, tokens=tuple(tokens))
+
+
+def _shell_script(tokens: Sequence[Token]) -> Token | None:
+    """What `sh -c` is given; None where there is no `-c`."""
+    i = 1
+    while i < len(tokens) and tokens[i].head.startswith(("-", "+")):
+        text = tokens[i].text
+        if _COMMAND_OPTION.match(text):
+            i += 1
+            while i < len(tokens) and tokens[i].head.startswith("-"):
+                i += 2 if tokens[i].text in ("-o", "-O") else 1
+            return tokens[i] if i < len(tokens) else None
+        # the letter o at the end of a cluster takes a name: `bash -euo pipefail -c ...`
+        i += 2 if re.fullmatch(r"[-+][a-zA-Z]*[oO]", text) or text in ("--rcfile", "--init-file") else 1
+    return None
+
+
+def _container(found: Found) -> Found | None:
+    """What `docker run` or `docker exec` runs inside; None where it is another subcommand."""
+    run = ContainerRun(found.tokens, found.folder)
+    if not run.is_run:
+        return None
+    # a container starts from its own environment, not from the one around `docker run`
+    return Found(
+        tokens=run.tokens,
+        environment=run.environment,
+        image=run.image,
+        own_entrypoint=run.entrypoint is not None,
+        gpus=run.gpus or found.gpus,
+        name=run.name or found.name,
+        hidden=(*found.hidden, *run.hidden),
+        mounts=run.mounts,
+        folder=found.folder,
+    )
+
+
+def _repository(image: Token) -> str:
+    """The image as far as it can be seen."""
+    return image.head.rstrip(":@") if image.holes else image.text
+
+
+def _is_script(word: Word) -> bool:
+    """Whether the first word is a script or a shell rather than a flag or a model."""
+    text = word.text or ""
+    return PurePosixPath(text).name in _SHELLS or text.endswith(".sh")
+
+
+def _numbered(tokens: Sequence[Token], start: int) -> list[Word]:
+    """The words of a command. Places of typed ones are counted from the engine's command, which is 0;
+    `start` is how many words stand before."""
+    words: list[Word] = []
+    flag = ""
+    for index, token in enumerate(tokens, start):
+        if re.match(r"--?[A-Za-z]", token.head):
+            flag = token.head.partition("=")[0]
+        named = f", {flag}" if flag else ""
+        typed = Origin("argument", f"argument {index}{named}")
+        for word in token.words():
+            is_typed = word.origin.kind == "argument"
+            words.append(Word(word.text, typed, word.note) if is_typed else word)
+        if not token.head.startswith("-") or "=" in token.head:
+            flag = ""
+    return words

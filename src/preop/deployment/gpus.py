@@ -1,0 +1,149 @@
+"""What a platform is asked for: GPUs in `docker run` flags, compose files and environment variables."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from preop.deployment.tokens import Token
+from preop.deployment.types import GpuRequest, Word
+from preop.facts import Origin
+
+__all__ = [
+    "ALL",
+    "counted",
+    "from_device",
+    "from_environment",
+    "from_gpus_flag",
+    "from_runtime",
+    "pick",
+    "vendor_of",
+]
+
+Vendor = Literal["nvidia", "amd", "intel", "google", "habana", "apple", "none", "unknown"]
+
+ALL = ("all",)
+"""`GpuRequest.ids` where all of the machine's GPUs are asked for."""
+
+_CDI = re.compile(r"(nvidia|amd|intel)\.com/[\w.-]+=(.+)\Z")
+_NVIDIA_DEVICE = re.compile(r"/dev/nvidia(\d+)\Z")
+_VISIBLE: tuple[tuple[str, Vendor], ...] = (
+    ("CUDA_VISIBLE_DEVICES", "nvidia"),
+    ("HIP_VISIBLE_DEVICES", "amd"),
+    ("ROCR_VISIBLE_DEVICES", "amd"),
+    ("HABANA_VISIBLE_DEVICES", "habana"),
+    ("ZE_AFFINITY_MASK", "intel"),
+    ("ONEAPI_DEVICE_SELECTOR", "intel"),
+)
+
+
+def vendor_of(driver: str) -> Vendor:
+    """The vendor behind a device driver's or a runtime's name."""
+    for vendor in ("nvidia", "amd", "intel", "habana"):
+        if vendor in driver.lower():
+            return vendor
+    return "unknown"
+
+
+def counted(vendor: Vendor, count: int, origin: Origin) -> GpuRequest:
+    """`count` GPUs without names. Docker hands out NVIDIA GPUs from 0 on (moby's `countToDevices`), so two
+    containers that ask for one each share GPU 0; for other vendors the ids stay open."""
+    if count < 0:
+        return GpuRequest(vendor, None, ALL, origin)
+    named = vendor == "nvidia" and 0 < count <= 64
+    return GpuRequest(vendor, count, tuple(map(str, range(count))) if named else None, origin)
+
+
+def named(vendor: Vendor, ids: Iterable[str], origin: Origin) -> GpuRequest:
+    """GPUs asked for by id."""
+    found = tuple(part.strip() for part in ids if part.strip())
+    if found == ALL:
+        return GpuRequest(vendor, None, ALL, origin)
+    return GpuRequest(vendor, len(found), found, origin)
+
+
+def from_gpus_flag(value: Token) -> GpuRequest:
+    """`docker run --gpus`: all, 2, device=0, "device=0,1", count=2,driver=nvidia."""
+    text = value.visible
+    if text is None:
+        return GpuRequest("nvidia", None, None, value.origin)
+    bare = text.strip()
+    if bare.strip('"').startswith("device=") and "capabilities" not in bare:
+        return named("nvidia", bare.strip('"').removeprefix("device=").split(","), value.origin)
+    try:
+        fields = next(csv.reader([bare]), [])
+    except csv.Error:
+        return GpuRequest("unknown", None, None, value.origin)
+    vendor: Vendor = "nvidia"
+    request: GpuRequest | None = None
+    for field in fields:
+        key, _, told = field.strip().partition("=")
+        count = key if not told else told if key == "count" else None
+        if key == "driver":
+            vendor = vendor_of(told)
+        elif key == "device":
+            request = named(vendor, told.split(","), value.origin)
+        elif count == "all":
+            request = GpuRequest(vendor, None, ALL, value.origin)
+        elif count is not None and re.fullmatch(r"-?\d{1,4}", count):
+            request = counted(vendor, int(count), value.origin)
+    return request or GpuRequest(vendor, None, None, value.origin)
+
+
+def from_device(value: Token) -> GpuRequest | None:
+    """One device handed into a container: /dev/kfd (AMD), /dev/nvidia0, a CDI name; None for others."""
+    text = value.head.split(":")[0] if value.head.startswith("/") else value.head
+    cdi = _CDI.match(text)
+    if cdi:
+        return named(vendor_of(cdi[1]), [cdi[2]], value.origin)
+    gpu = _NVIDIA_DEVICE.match(text)
+    if gpu:
+        return named("nvidia", [gpu[1]], value.origin)
+    if text == "/dev/kfd":
+        return GpuRequest("amd", None, None, value.origin)
+    return None
+
+
+def from_runtime(value: Token, environment: Mapping[str, Word]) -> GpuRequest | None:
+    """The container runtime `nvidia` or `habana`; which GPUs is NVIDIA_VISIBLE_DEVICES' to say."""
+    vendor = vendor_of(value.head)
+    visible = environment.get("NVIDIA_VISIBLE_DEVICES")
+    if vendor == "unknown":
+        return None
+    if vendor != "nvidia" or visible is None or visible.text is None:
+        return GpuRequest(vendor, None, None, value.origin)
+    if visible.text.strip() in ("", "none", "void"):
+        return None
+    return named("nvidia", visible.text.split(","), visible.origin)
+
+
+def from_environment(environment: Mapping[str, Word]) -> GpuRequest | None:
+    """CUDA_VISIBLE_DEVICES and its likes. One that is empty or -1 hides every GPU of its vendor."""
+    for name, vendor in _VISIBLE:
+        word = environment.get(name)
+        if word is None:
+            continue
+        if word.text is None:
+            return GpuRequest(vendor, None, None, word.origin)
+        ids = [part.strip() for part in word.text.split(",")]
+        if ids[0] in ("", "-1", "none", "void", "NoDevFiles"):
+            return GpuRequest("none", 0, (), word.origin)
+        if name == "ONEAPI_DEVICE_SELECTOR":
+            return GpuRequest(vendor, None, None, word.origin)
+        return named(vendor, ids, word.origin)
+    return None
+
+
+def pick(requests: Sequence[GpuRequest | None]) -> GpuRequest | None:
+    """One request out of several: those of the first vendor that is known, their ids together."""
+    found = [request for request in requests if request is not None]
+    if not found:
+        return None
+    first = next((request for request in found if request.vendor != "unknown"), found[0])
+    same = [request for request in found if request.vendor == first.vendor]
+    if len(same) > 1 and all(request.ids and request.ids != ALL for request in same):
+        ids = tuple(dict.fromkeys(id_ for request in same for id_ in request.ids or ()))
+        return GpuRequest(first.vendor, len(ids), ids, first.origin)
+    return next((request for request in same if request.ids), first)

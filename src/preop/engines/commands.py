@@ -1,0 +1,278 @@
+"""Which engine a command line starts, and where its own arguments begin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from preop.deployment.types import Word
+from preop.engines.tables import label
+from preop.engines.types import Identified
+from preop.errors import InputError
+from preop.secrets import mask_text
+
+__all__ = ["NotServing", "identify"]
+
+
+class NotServing(InputError):
+    """The command is an engine's, but one beside serving: `vllm bench`."""
+
+
+# Programs that start another: the options that take a value of their own, by program.
+_WRAPPERS: dict[str, frozenset[str]] = {
+    "env": frozenset({"-u", "--unset", "-C", "--chdir", "-S", "--split-string"}),
+    "exec": frozenset({"-a"}),
+    "nohup": frozenset(),
+    "time": frozenset({"-f", "-o", "--format", "--output"}),
+    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-T", "-D", "-R", "--user", "--group", "--chdir"}),
+    "nice": frozenset({"-n", "--adjustment"}),
+    "ionice": frozenset({"-c", "-n", "-p", "--class", "--classdata"}),
+    "numactl": frozenset({"-N", "-m", "-C", "-i", "-p", "-P"}),
+    "taskset": frozenset(),
+    "stdbuf": frozenset({"-i", "-o", "-e"}),
+    "timeout": frozenset({"-s", "-k", "--signal", "--kill-after"}),
+    "setsid": frozenset(),
+    "chrt": frozenset(),
+    "setarch": frozenset(),
+    "tini": frozenset({"-p", "-e"}),
+    "dumb-init": frozenset({"-r", "--rewrite"}),
+    "gosu": frozenset(),
+    "command": frozenset(),
+    "builtin": frozenset(),
+    "nsys": frozenset({"-o", "-t", "-s", "-c", "-f", "-w", "--output", "--trace", "--delay", "--duration"}),
+    "opentelemetry-instrument": frozenset({"--traces_exporter", "--metrics_exporter", "--service_name"}),
+    "ddtrace-run": frozenset(),
+    "accelerate": frozenset(),
+    "poetry": frozenset({"-C", "--directory", "-P", "--project"}),
+    "uv": frozenset({
+        "--with", "--python", "-p", "--project", "--directory", "--extra", "--group", "--env-file", "--index",
+        "--index-url", "--extra-index-url", "--index-strategy", "--package", "--with-requirements",
+        "--with-editable", "--torch-backend", "--prerelease", "--default-index", "--find-links", "--from",
+    }),
+    "uvx": frozenset({"--with", "--python", "-p", "--from", "--index", "--extra-index-url"}),
+    "pipx": frozenset({"--spec", "--python", "--pip-args"}),
+    "conda": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    "micromamba": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    "mamba": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
+    "pixi": frozenset({"-e", "--environment", "--manifest-path"}),
+    "srun": frozenset({"-n", "-N", "-c", "-p", "-t", "-w", "-A", "-J", "-o", "-e", "-G"}),
+    "mpirun": frozenset({"-n", "-np", "-H", "--host", "-x", "--hostfile", "-hostfile"}),
+}  # fmt: skip
+# Wrappers whose next plain word is theirs: `uv run`, `timeout 60`, `gosu user`.
+_OWN_WORD = {
+    "uv": 1, "poetry": 1, "pipx": 1, "conda": 1, "micromamba": 1, "mamba": 1, "pixi": 1, "timeout": 1,
+    "gosu": 1, "taskset": 1, "chrt": 1, "setarch": 1, "nsys": 1, "accelerate": 1,
+}  # fmt: skip
+_PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?t?")
+_PYTHON_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
+
+_MODULES = {
+    "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.launchers.api_server.entry": "vllm",
+    "sglang.launch_server": "sglang",
+    "llama_cpp.server": "llama-cpp-python",
+    "tensorrt_llm.commands.serve": "tensorrt-llm",
+}
+# Modules that are the command line itself: their first argument is the subcommand.
+_MODULE_COMMANDS = {
+    "vllm": "vllm",
+    "vllm.entrypoints.cli.main": "vllm",
+    "sglang": "sglang",
+    "sglang.cli.main": "sglang",
+}
+_PROGRAMS = {
+    "llama-server": "llama.cpp",
+    "text-generation-launcher": "tgi",
+    "trtllm-serve": "tensorrt-llm",
+}
+# Programs with subcommands: those that serve, and the engine.
+_SERVING: dict[str, tuple[str, frozenset[str]]] = {
+    "vllm": ("vllm", frozenset({"serve"})),
+    "sglang": ("sglang", frozenset({"serve"})),
+    "llama": ("llama.cpp", frozenset({"serve", "server"})),
+    "ollama": ("ollama", frozenset({"serve"})),
+    "lmdeploy": ("lmdeploy", frozenset({"serve"})),
+}
+_OTHERS = {
+    "vllm": {"bench", "chat", "complete", "run-batch", "collect-env", "launch", "snapshot", "preload",
+             "download-kernels"},
+    "sglang": {"generate", "version", "killall"},
+    "llama": {"cli", "chat", "bench", "completion", "download", "tokenize", "update", "version"},
+}  # fmt: skip
+
+
+def identify(words: Sequence[Word]) -> Identified | None:
+    """The engine that `words` start; None where there is none that preop knows.
+
+    Wrappers (`env A=B`, `sudo`, `numactl ...`, `uv run`) are passed over; what a shell is given as text
+    (`bash -c "..."`) and what a container is given as image are the caller's to take apart. Raises
+    `InputError` where two engines are started, and its kind `NotServing` at a subcommand that does not serve.
+    """
+    at = _past_wrappers(words)
+    if at is None:
+        return None
+    found = _starts(words, at)
+    if found is None:
+        return None
+    for other in range(found.arguments_at, len(words)):
+        second = _starts_engine(words, other)
+        if second is not None:
+            raise InputError(
+                f"{words[other].origin}: the command starts {label(found.engine)} and again {second.how}; "
+                "one engine to a command was expected"
+            )
+    return found
+
+
+def _name(text: str) -> str:
+    """The program without its folder, and without `.exe`."""
+    name = re.split(r"[/\\]", text)[-1]
+    return name.removesuffix(".exe")
+
+
+def _past_wrappers(words: Sequence[Word]) -> int | None:
+    """Index of the program that does the work; None where a word that cannot be seen stands before it."""
+    at = 0
+    while at < len(words):
+        text = words[at].text
+        if text is None:
+            return None
+        name = _name(text)
+        if _ASSIGNMENT.match(text):
+            at += 1
+        elif name in _WRAPPERS:
+            at = _past_wrapper(words, at + 1, name)
+        else:
+            return at
+    return None
+
+
+def _past_wrapper(words: Sequence[Word], at: int, name: str) -> int:
+    own = _OWN_WORD.get(name, 0)
+    while at < len(words):
+        text = words[at].text
+        if text is None:
+            return at
+        if text == "--":
+            return at + 1
+        if text.startswith("-") and len(text) > 1:
+            at += 2 if text in _WRAPPERS[name] else 1
+        elif name in ("env", "sudo", "mpirun") and _ASSIGNMENT.match(text):
+            at += 1
+        elif own and (_starts(words, at) is None or name == "taskset"):
+            own -= 1
+            at += 1
+        else:
+            return at
+    return at
+
+
+def _starts(words: Sequence[Word], at: int) -> Identified | None:
+    """The engine whose program stands at `at`."""
+    text = words[at].text
+    if text is None:
+        return None
+    name = _name(text)
+    if _PYTHON.fullmatch(name):
+        return _python(words, at)
+    if text.endswith(("/launch_server.py", "/api_server.py")) or text in (
+        "launch_server.py",
+        "api_server.py",
+    ):
+        return _script(text, at)
+    if name in _PROGRAMS:
+        return _program(words, at, name)
+    if name in _SERVING:
+        return _subcommand(words, at, name, name)
+    return None
+
+
+def _program(words: Sequence[Word], at: int, name: str) -> Identified:
+    """trtllm-serve has an optional `serve` and subcommands that serve no model of their own."""
+    after = words[at + 1].text if at + 1 < len(words) else None
+    skip = 1 if name == "trtllm-serve" and after == "serve" else 0
+    return Identified(_PROGRAMS[name], at + 1 + skip, name)
+
+
+def _subcommand(words: Sequence[Word], at: int, program: str, how: str) -> Identified | None:
+    engine, serving = _SERVING[program]
+    after = at + 1
+    while after < len(words) and (words[after].text or "").startswith("-"):
+        after += 1
+    if after == len(words):
+        if program in ("llama", "ollama", "lmdeploy"):
+            return None
+        raise NotServing(f"{words[at].origin}: {how} has no subcommand; `{program} serve` was expected")
+    text = words[after].text
+    if text in serving:
+        skip = 2 if program == "lmdeploy" else 1
+        return Identified(engine, min(after + skip, len(words)), f"{how} {text}")
+    if text is None or (program in ("llama", "ollama", "lmdeploy") and text not in _OTHERS.get(program, ())):
+        return None
+    raise NotServing(
+        f"{words[after].origin}: `{how} {mask_text(text)[:40]}` serves nothing; "
+        f"`{how} {sorted(serving)[0]}` was expected"
+    )
+
+
+def _python(words: Sequence[Word], at: int) -> Identified | None:
+    """`python -m MODULE ...` and `python path/launch_server.py ...`."""
+    how = _name(words[at].text or "python")
+    at += 1
+    while at < len(words):
+        text = words[at].text
+        if text is None:
+            return None
+        if text == "-m" or (text.startswith("-m") and not text.startswith("--")):
+            if text == "-m":
+                at += 1
+            module = words[at].text if at < len(words) else None
+            if module is None:
+                return None
+            return _module(words, at, module.removeprefix("-m") if text != "-m" else module, how)
+        if text in _PYTHON_WITH_VALUE:
+            at += 2
+        elif text.startswith("-"):
+            at += 1
+        else:
+            return _script(text, at) or (_starts(words, at) if _name(text) in _SERVING else None)
+    return None
+
+
+def _module(words: Sequence[Word], at: int, module: str, python: str) -> Identified | None:
+    how = f"{python} -m {module}"
+    if module in _MODULES:
+        return Identified(_MODULES[module], at + 1, how)
+    if module in _MODULE_COMMANDS:
+        return _subcommand(words, at, _MODULE_COMMANDS[module], how)
+    if module.startswith("vllm.entrypoints.") or module.startswith("sglang.bench"):
+        raise NotServing(
+            f"{words[at].origin}: {module[:80]} is not a server that preop knows; "
+            "vllm.entrypoints.openai.api_server or sglang.launch_server was expected"
+        )
+    return None
+
+
+def _script(text: str, at: int) -> Identified | None:
+    path = text.replace("\\", "/")
+    if path.endswith("vllm/entrypoints/openai/api_server.py"):
+        return Identified("vllm", at + 1, "api_server.py")
+    if path.endswith("sglang/launch_server.py"):
+        return Identified("sglang", at + 1, "launch_server.py")
+    return None
+
+
+def _starts_engine(words: Sequence[Word], at: int) -> Identified | None:
+    """A second engine among the arguments of the first: a program and its subcommand, not just a name."""
+    text = words[at].text
+    if text is None or text.startswith("-"):
+        return None
+    before = words[at - 1].text if at else None
+    follows_flag = before is not None and before.startswith("-")
+    try:
+        found = _starts(words, at)
+    except InputError:
+        return None
+    # `--served-model-name vllm serve` is odd, but a value; `llama-server` may be any flag's value.
+    return None if follows_flag and found is not None and " " not in found.how else found

@@ -1,0 +1,88 @@
+"""Defaults that an engine decides when it starts, where the machine is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from preop.facts import Fact, Origin, known, unknown
+
+__all__ = ["Accelerator", "vllm_batch_defaults"]
+
+Look = Callable[[str], Fact]
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """One GPU as far as a default depends on it."""
+
+    name: str | None
+    """As its driver names it (`NVIDIA A100-SXM4-80GB`); None: not known."""
+    memory_gib: float | None
+    """All of its memory, as its driver reports it."""
+
+
+def _by_memory(accelerator: Accelerator) -> tuple[int, int] | None:
+    """`max_num_seqs` and `max_num_batched_tokens` of vLLM's server on that GPU.
+
+    Source: `EngineArgs.get_batch_defaults` of vLLM 0.32.0: from 160 GiB 1024 and 16384; from 70 GiB, A100
+    excepted, 1024 and 8192; else 256 and 2048.
+    """
+    memory = accelerator.memory_gib
+    if memory is None:
+        return None
+    if memory >= 160:
+        return 1024, 16384
+    if memory < 70:
+        return 256, 2048
+    if accelerator.name is None:
+        return None
+    return (256, 2048) if "a100" in accelerator.name.lower() else (1024, 8192)
+
+
+def vllm_batch_defaults(look: Look, accelerator: Accelerator, engine: str) -> dict[str, Fact]:
+    """`max_num_seqs` and `max_num_batched_tokens` where they are left to vLLM and the GPU is known.
+
+    `look` gives a fact by its name. What cannot be told is left out. Source of the order of the rules:
+    `EngineArgs._set_default_max_num_seqs_and_batched_tokens_args` of vLLM 0.32.0.
+    """
+    base = _by_memory(accelerator)
+    mode = look("performance_mode")
+    if base is None or not mode.is_known:
+        return {}
+    factor = 2 if mode.value == "throughput" else 1
+    seqs, tokens = look("max_num_seqs"), look("max_num_batched_tokens")
+    memory = f"{accelerator.memory_gib:g} GiB"
+    origin = Origin("formula", f"{engine} on {accelerator.name or 'a GPU'} with {memory}")
+    found: dict[str, Fact] = {}
+    seqs_value = seqs.value if seqs.set_by == "user" else base[0] * factor
+    if tokens.set_by == "user":
+        tokens_value = tokens.value
+    else:
+        tokens_value = _batched_tokens(look, base[1] * factor, seqs_value)
+        if tokens_value is not None:
+            found["max_num_batched_tokens"] = known(tokens_value, "default", origin, unit="tokens")
+    if seqs.set_by != "user":
+        if isinstance(tokens_value, int):
+            seqs_value = min(seqs_value, tokens_value)
+            found["max_num_seqs"] = known(seqs_value, "default", origin, unit="requests")
+        else:
+            found["max_num_seqs"] = unknown(
+                f"{seqs_value} on this GPU, unless max_num_batched_tokens, which is not known, is smaller",
+                unit="requests",
+            )
+    return found
+
+
+def _batched_tokens(look: Look, tokens: int, seqs: object) -> int | None:
+    """None where the model or the parallelism has a say and is not known."""
+    length, chunked = look("max_model_len"), look("enable_chunked_prefill")
+    parallel = look("data_parallel_size")
+    if parallel.value != 1 or not parallel.is_known or not isinstance(seqs, int):
+        return None  # some mixture-of-experts layouts use 256
+    if chunked.set_by == "user" and chunked.value is False:
+        return None  # at least max_model_len then
+    if isinstance(length.value, int) and length.value > 0:
+        return min(seqs * length.value, tokens)
+    # The context is never shorter than a few tokens: with many requests the product does not bind.
+    return tokens if seqs >= 256 else None

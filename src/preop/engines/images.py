@@ -1,0 +1,95 @@
+"""What a container image says of the engine inside it."""
+
+from __future__ import annotations
+
+import re
+
+from preop.facts import Fact, Origin, known, unknown
+
+__all__ = ["command_of_image", "entrypoint_of_image", "version_of_image"]
+
+_REGISTRY = re.compile(r"^(?:[^/]+[.:][^/]*|localhost)/")
+_DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
+
+# Repositories whose images are the engine's own releases: tags are engine versions.
+# The words are what the image starts when it is given arguments alone.
+_OFFICIAL: dict[str, tuple[str, tuple[str, ...]]] = {
+    "vllm/vllm-openai": ("vllm", ("vllm", "serve")),
+    "vllm/vllm-openai-rocm": ("vllm", ("vllm", "serve")),
+    "vllm/vllm-openai-cpu": ("vllm", ("vllm", "serve")),
+    "lmsysorg/sglang": ("sglang", ()),
+    "lmsysorg/sglang-rocm": ("sglang", ()),
+    "ghcr.io/ggml-org/llama.cpp": ("llama.cpp", ("llama-server",)),
+    "ghcr.io/ggerganov/llama.cpp": ("llama.cpp", ("llama-server",)),
+    "ghcr.io/huggingface/text-generation-inference": ("tgi", ("text-generation-launcher",)),
+}
+_RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?(?:rc\d+)?)")
+# What may follow a release in a tag without changing the engine's version.
+_BUILD = re.compile(
+    r"(-(cu\d+|cuda[\d.]*|rocm[\d.]*|cpu|xpu|amd64|x86_64|aarch64|arm64|ubuntu\d+|runtime|openai|slim"
+    r"|b200|h100|h200|gb200|mi\d+x?|trtllm|intel|gaudi))*"
+)
+
+
+def _split(image: str) -> tuple[str, str | None, str | None]:
+    """Repository, tag and digest. Docker Hub's own names for itself are left out."""
+    image = image.strip()
+    image, _, digest = image.partition("@")
+    head, slash, last = image.rpartition("/")
+    name, _, tag = last.partition(":")
+    repository = f"{head}{slash}{name}"
+    registry = _REGISTRY.match(repository)
+    if registry and registry[0][:-1] in _DOCKER_HUB:
+        repository = repository[registry.end() :]
+    return repository, tag or None, digest or None
+
+
+def entrypoint_of_image(image: str) -> str | None:
+    """The engine that the image starts when only arguments are given; None where it is not known.
+
+    SGLang's images start nothing by themselves: their command names the engine.
+    """
+    words = command_of_image(image)
+    return _OFFICIAL[_split(image)[0]][0] if words else None
+
+
+def command_of_image(image: str) -> tuple[str, ...]:
+    """The words that the image puts before its arguments; none where it is not known to have any."""
+    repository, tag, _ = _split(image)
+    found = _OFFICIAL.get(repository)
+    if found is None:
+        return ()
+    if found[0] == "llama.cpp" and not re.match(r"server(-|$)", tag or ""):
+        return ()  # `light` and `full` start other programs
+    return found[1]
+
+
+def engine_of_image(image: str) -> str | None:
+    """The engine inside an image of its own makers, whatever it starts."""
+    found = _OFFICIAL.get(_split(image)[0])
+    return found[0] if found else None
+
+
+def version_of_image(image: str, origin: Origin | None = None) -> Fact:
+    """The engine's version as the tag states it; unknown where the tag is not that engine's version."""
+    repository, tag, digest = _split(image)
+    origin = origin or Origin("argument", f"image {image}")
+    found = _OFFICIAL.get(repository)
+    if found is None:
+        return unknown(
+            f"a tag of {repository or 'this image'} is not known to be an engine's version", origin=origin
+        )
+    if tag is None:
+        why = "the image is named by its digest" if digest else "the image has no tag: it is latest"
+        return unknown(f"{why}, which does not state the engine's version", origin=origin)
+    if found[0] == "llama.cpp":
+        build = re.search(r"-(b\d+)$", tag)
+        return known(build[1], "user", origin) if build else unknown(_moving(tag), origin=origin)
+    release = _RELEASE.match(tag)
+    if release is None or not _BUILD.fullmatch(tag[release.end() :]):
+        return unknown(_moving(tag), origin=origin)
+    return known(release[1], "user", origin)
+
+
+def _moving(tag: str) -> str:
+    return f"the tag {tag!r} does not state a released version of the engine"

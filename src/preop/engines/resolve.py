@@ -1,0 +1,396 @@
+"""From flags to facts in the canonical vocabulary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from preop.deployment.types import Word
+from preop.engines.defaults import Accelerator, vllm_batch_defaults
+from preop.engines.tables import find, label, table, vocabulary
+from preop.engines.types import Flag, Given, ParsedFlags
+from preop.engines.values import read
+from preop.facts import Fact, Origin, known, unknown
+from preop.secrets import mask_value
+
+__all__ = ["facts"]
+
+_ALLOW_LONG = {
+    "vllm": ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", frozenset({"1", "true"})),
+    "sglang": ("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", frozenset({"1", "true", "yes", "y"})),
+}
+_TRUE, _FALSE = {"on", "enabled", "true", "1"}, {"off", "disabled", "false", "0"}
+_PAD = 256
+"""llama.cpp rounds contexts up to this (`GGML_PAD(n_ctx, 256)` in `llama-context.cpp`)."""
+_AUTO_SLOTS = 4
+"""Slots of llama-server where --parallel is auto, over one unified cache (`server.cpp`)."""
+
+
+def facts(
+    engine: str,
+    version: str | None,
+    parsed: ParsedFlags,
+    environment: Mapping[str, Word],
+    *,
+    hidden: Sequence[str] = (),
+    accelerator: Accelerator | None = None,
+) -> dict[str, Fact]:
+    """Every fact of the vocabulary that this engine has, by canonical name.
+
+    A fact that nobody set has the default of `version` where that version is stated and its table is here;
+    else it is unknown, and `note` says what the newest known default is. `hidden` are the reasons why flags
+    or environment may exist that cannot be seen: they make unknown whatever nobody is seen to set.
+    `accelerator` resolves the defaults of vLLM that depend on GPU memory.
+    """
+    source = _Source(engine, version, parsed, environment, tuple(dict.fromkeys((*parsed.hidden, *hidden))))
+    found = {}
+    for name, entry in vocabulary().items():
+        flags = entry.get(engine)
+        if flags is not None:
+            fact = source.fact([flags] if isinstance(flags, str) else list(flags))
+            found[name] = msgspec.structs.replace(fact, unit=entry.get("unit"))
+    if engine == "vllm":
+        _refine_vllm(found, source, accelerator)
+    elif engine == "sglang":
+        _refine_sglang(found, source)
+    elif engine == "llama.cpp":
+        _refine_llama(found, source)
+    if engine in _ALLOW_LONG:
+        found["allow_long_max_model_len"] = source.switch(*_ALLOW_LONG[engine])
+    return found
+
+
+class _Source:
+    """Where a fact may come from: the command line, the environment, the defaults of the version."""
+
+    def __init__(
+        self,
+        engine: str,
+        version: str | None,
+        parsed: ParsedFlags,
+        environment: Mapping[str, Word],
+        hidden: tuple[str, ...],
+    ) -> None:
+        self.engine, self.parsed, self.environment, self.hidden = engine, parsed, environment, hidden
+        self.exact = table(engine, version) if version else None
+        self.flags = self.exact or table(engine)
+        self.version = version
+
+    def fact(self, names: Sequence[str]) -> Fact:
+        """The fact that the first of `names` that is set gives; where none is set, their default."""
+        if self.flags is None:
+            return unknown(f"preop has no table of the flags of {label(self.engine)}")
+        for name in names:
+            if name in self.parsed.given:
+                return _of_given(self.parsed.given[name])
+        candidates = [found for name in names if (found := find(self.flags, name)) is not None]
+        if not candidates:
+            why = f"{label(self.engine, self.flags.version)} has no flag for it"
+            if self.exact is None:
+                return unknown(why)
+            return known(None, "default", Origin("default", label(self.engine, self.exact.version)), note=why)
+        for name, _ in candidates:
+            if name in self.parsed.given:
+                return _of_given(self.parsed.given[name])
+        for name, flag in candidates:
+            if flag.environment and (fact := self._of_environment(name, flag)) is not None:
+                return fact
+        if self.hidden:
+            return unknown(f"not seen to be set, and it may be set where it cannot be seen: {self.hidden[0]}")
+        return self._default(*self._telling(candidates))
+
+    @staticmethod
+    def _telling(candidates: list[tuple[str, Flag]]) -> tuple[str, Flag]:
+        """Of several flags unset, the one whose default says most: a value, then none, then unknown."""
+
+        def rank(candidate: tuple[str, Flag]) -> int:
+            flag = candidate[1]
+            return (
+                0 if flag.how == "literal" and flag.default is not None else 1 if flag.how == "literal" else 2
+            )
+
+        return min(candidates, key=rank)
+
+    def _default(self, name: str, flag: Flag) -> Fact:
+        assert self.flags is not None
+        engine = label(self.engine, self.flags.version)
+        if flag.how == "unknown":
+            return unknown(f"not set; preop does not know the default in {engine}")
+        if flag.how == "computed":
+            return unknown(f"not set; the default in {engine} is decided when it starts: {flag.why}")
+        note = f"it stands for: {flag.why}" if flag.why else None
+        if self.exact is not None:
+            return known(flag.default, "default", Origin("default", f"{engine} default"), note=note)
+        value = "none" if flag.default is None else json.dumps(flag.default)
+        why = "the engine's version is not stated"
+        if self.version:
+            why = f"preop has no table of {label(self.engine, self.version)}"
+        return unknown(f"not set, and {why}; the default in {engine} is {value}")
+
+    def _of_environment(self, name: str, flag: Flag) -> Fact | None:
+        variable = flag.environment or ""
+        opposite = variable.replace("LLAMA_ARG_", "LLAMA_ARG_NO_") if flag.negations else None
+        if opposite and opposite in self.environment:
+            return known(False, "user", self.environment[opposite].origin)
+        word = self.environment.get(variable)
+        if word is None:
+            return None
+        if word.text is None:
+            return unknown(word.note or f"{variable} cannot be seen", origin=word.origin)
+        try:
+            value = _switch(word.text) if flag.kind == "bool" else read(flag, word.text, self.engine)
+        except ValueError as error:
+            return unknown(f"{variable} cannot be its value, {error}", origin=word.origin)
+        return known(mask_value(value, name), "user", word.origin)
+
+    def switch(self, variable: str, true: frozenset[str]) -> Fact:
+        """A boolean that only the environment sets."""
+        word = self.environment.get(variable)
+        if word is not None:
+            if word.text is None:
+                return unknown(word.note or f"{variable} cannot be seen", origin=word.origin)
+            return known(word.text.strip().lower() in true, "user", word.origin)
+        if self.hidden:
+            return unknown(
+                f"{variable} is not seen to be set, and it may be where it cannot be seen: {self.hidden[0]}"
+            )
+        if self.exact is None:
+            return unknown(f"{variable} is not set, and the engine's version is not stated")
+        return known(False, "default", Origin("default", f"{label(self.engine, self.exact.version)} default"))
+
+
+def _switch(text: str) -> bool:
+    if text in _TRUE | _FALSE:
+        return text in _TRUE
+    raise ValueError("it must be on, off, true, false, 1 or 0")
+
+
+def _of_given(given: Given) -> Fact:
+    if not given.is_known:
+        return unknown(given.note or "its value cannot be seen", origin=given.origin)
+    return known(given.value, "user", given.origin, note=given.note)
+
+
+def _map(fact: Fact, change: Callable[[Any], Any]) -> Fact:
+    """The fact with its value changed; an unknown stays as it is. `ValueError` makes it unknown."""
+    if not fact.is_known or fact.value is None:
+        return fact
+    try:
+        return msgspec.structs.replace(fact, value=change(fact.value))
+    except ValueError as error:
+        return unknown(str(error), origin=fact.origin, unit=fact.unit)
+
+
+def _parts(source: _Source, keys: Mapping[str, str]) -> tuple[dict[str, Any], Fact | None]:
+    """Values of flags that make up one object, and the first of these facts that is unknown though given."""
+    values: dict[str, Any] = {}
+    for key, flag in keys.items():
+        fact = source.fact([flag])
+        if fact.set_by == "user" and fact.value is not None:
+            values[key] = fact.value
+        elif not fact.is_known and fact.origin is not None:
+            return values, fact
+    return values, None
+
+
+# --- vLLM
+
+
+def _refine_vllm(found: dict[str, Fact], source: _Source, accelerator: Accelerator | None) -> None:
+    found["speculative"] = _vllm_speculative(found["speculative"], source)
+    found["served_model_name"] = _map(
+        found["served_model_name"], lambda names: names[0] if len(names) == 1 else names
+    )
+    length = found["max_model_len"]
+    if length.is_known and length.value == -1:
+        found["max_model_len"] = unknown(
+            "auto: the longest context that fits the memory", origin=length.origin, unit=length.unit
+        )
+    if accelerator is not None and source.exact is not None and not source.hidden:
+        engine = label("vllm", source.exact.version)
+        found |= {
+            name: fact
+            for name, fact in vllm_batch_defaults(
+                lambda n: found.get(n) or unknown(""), accelerator, engine
+            ).items()
+            if not _is_given(source, name)
+        }
+
+
+def _is_given(source: _Source, name: str) -> bool:
+    """Whether the command line sets the fact, be it to a value that cannot be seen."""
+    return name.replace("_", "-") in source.parsed.given
+
+
+def _vllm_speculative(fact: Fact, source: _Source) -> Fact:
+    """`--speculative-config`, and the flags that set single keys of it (`create_speculative_config`)."""
+    keys = {"method": "spec-method", "model": "spec-model", "num_speculative_tokens": "spec-tokens"}
+    values, unseen = _parts(source, keys)
+    if unseen is not None:
+        return unseen
+    if not fact.is_known and fact.origin is not None:
+        return fact
+    if isinstance(fact.value, dict):
+        plain = {str(key).replace("-", "_"): value for key, value in fact.value.items()}
+        return msgspec.structs.replace(fact, value=plain | values)
+    if fact.is_known and fact.value is not None:
+        return unknown("the speculative configuration must be a JSON object", origin=fact.origin)
+    if values:
+        first = next(source.fact([flag]) for key, flag in keys.items() if key in values)
+        return known(values, "user", first.origin or Origin("argument", "--spec-method"))
+    return fact
+
+
+# --- SGLang
+
+
+def _refine_sglang(found: dict[str, Fact], source: _Source) -> None:
+    found["hf_overrides"] = _map(found["hf_overrides"], _object)
+    keys = {
+        "model": "speculative-draft-model-path",
+        "num_steps": "speculative-num-steps",
+        "eagle_topk": "speculative-eagle-topk",
+        "num_speculative_tokens": "speculative-num-draft-tokens",
+    }
+    found["speculative"] = _map(
+        found["speculative"], lambda method: {"method": method} | _parts(source, keys)[0]
+    )
+    if found["max_num_batched_tokens"].value == -1:
+        found["max_num_batched_tokens"] = known(
+            None,
+            "user",
+            found["max_num_batched_tokens"].origin or Origin("argument", "--chunked-prefill-size"),
+            unit="tokens",
+            note="chunked prefill is off",
+        )
+
+
+def _object(text: Any) -> Any:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise ValueError("the overrides of the model's config must be JSON") from None
+    return mask_value(value)
+
+
+# --- llama.cpp
+
+
+def _refine_llama(found: dict[str, Fact], source: _Source) -> None:
+    found["gpu_layers"] = _map(found["gpu_layers"], _layers)
+    found["speculative"] = _llama_speculative(source)
+    parallel, context, unified = found["max_num_seqs"], found["context_size"], found["kv_unified"]
+    if parallel.is_known and isinstance(parallel.value, int) and parallel.value < 0:
+        parallel = _auto_slots(parallel.origin, parallel.set_by == "user", source)
+    elif not parallel.is_known and parallel.origin is None and not source.hidden:
+        parallel = _auto_slots(None, False, source)
+    is_auto = parallel.note is not None and parallel.note.startswith("auto")
+    found["max_num_seqs"] = msgspec.structs.replace(parallel, unit="requests")
+    if is_auto and parallel.is_known:
+        # Auto sets the cache unified whatever --no-kv-unified says.
+        unified = known(True, parallel.set_by, parallel.origin or _AUTO, note="auto slots share one cache")
+    elif not unified.is_known and unified.origin is None and not source.hidden and parallel.is_known:
+        unified = _plain_default(False, source, "off where the number of slots is set")
+    found["kv_unified"] = unified
+    if context.is_known and context.value == 0:
+        context = unknown(
+            "0: the context that the model was trained with", origin=context.origin, unit="tokens"
+        )
+        found["context_size"] = context
+    found["max_model_len"] = _slot_context(context, parallel, unified)
+
+
+_AUTO = Origin("default", "llama.cpp default")
+
+
+def _auto_slots(origin: Origin | None, is_user: bool, source: _Source) -> Fact:
+    note = f"auto: {_AUTO_SLOTS} slots over one unified cache"
+    if is_user and origin is not None and source.exact is not None:
+        return known(_AUTO_SLOTS, "user", origin, note=note)
+    return _plain_default(_AUTO_SLOTS, source, note)
+
+
+def _plain_default(value: Any, source: _Source, note: str) -> Fact:
+    if source.exact is None:
+        return unknown(f"not set, and the version is not stated; the newest known default: {note}")
+    origin = Origin("default", f"{label(source.engine, source.exact.version)} default")
+    return known(value, "default", origin, note=note)
+
+
+def _slot_context(context: Fact, parallel: Fact, unified: Fact) -> Fact:
+    """The context of one slot (`llama_context` and `server-context.cpp` of b10605).
+
+    The whole context where the cache is unified, else its part, each rounded up to 256. The server caps it
+    at the context the model was trained with.
+    """
+    if not context.is_known or not isinstance(context.value, int):
+        why = context.note or "the context size is not known"
+        return unknown(f"one slot's share of the context: {why}", origin=context.origin, unit="tokens")
+    whole = _padded(context.value)
+    note = "llama-server caps it at the context the model was trained with"
+    origin = context.origin or Origin("formula", "--ctx-size")
+    if (parallel.is_known and parallel.value == 1) or (unified.is_known and unified.value is True):
+        return known(whole, context.set_by, origin, unit="tokens", note=note)
+    if not unified.is_known or not parallel.is_known or not isinstance(parallel.value, int):
+        reason = (unified if not unified.is_known else parallel).note
+        return unknown(
+            f"{whole} tokens are shared by the slots, and how is not known ({reason})",
+            origin=origin,
+            unit="tokens",
+        )
+    share = _padded(whole // parallel.value) if parallel.value > 0 else whole
+    note = f"{whole} tokens over {parallel.value} slots; {note}"
+    return known(share, context.set_by, origin, unit="tokens", note=note)
+
+
+def _padded(tokens: int) -> int:
+    return -(-tokens // _PAD) * _PAD
+
+
+def _layers(value: Any) -> Any:
+    """auto and all stay words; numbers are numbers (-1 is auto, below that all)."""
+    text = str(value).strip()
+    if text in ("auto", "all"):
+        return text
+    try:
+        number = int(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no number of layers") from None
+    return number if number >= 0 else "auto" if number == -1 else "all"
+
+
+def _llama_speculative(source: _Source) -> Fact:
+    """Kinds from --spec-type and --spec-default.
+
+    Whether a draft model alone speculates depends on the version and on what the draft's file holds
+    (`common_models_handler_init` of b10605 infers a kind from it, and none for a plain model).
+    """
+    kinds, preset = source.fact(["spec-type"]), source.fact(["spec-default"])
+    drafts = [source.fact([name]) for name in ("model-draft", "hf-repo-draft")]
+    given = [
+        fact for fact in (kinds, *drafts, preset) if fact.origin is not None and fact.set_by != "default"
+    ]
+    unseen = next((fact for fact in given if not fact.is_known), None)
+    if unseen is not None:
+        return unseen
+    if not given:
+        return _map(kinds, lambda kind: None if kind == "none" else {"method": kind})
+    origin = given[0].origin or Origin("argument", "--spec-type")
+    if source.hidden:
+        return unknown(f"more of it may be set where it cannot be seen: {source.hidden[0]}", origin=origin)
+    names = [n for n in str(kinds.value).split(",") if n != "none"] if kinds.set_by == "user" else []
+    if preset.set_by == "user" and preset.value:
+        names.append("ngram-mod")
+    draft = next((fact.value for fact in drafts if fact.set_by == "user"), None)
+    if not names and draft is not None and kinds.set_by != "user":
+        return unknown("a draft model without --spec-type: its file and the version decide", origin=origin)
+    if not names:
+        return known(None, "user", origin)
+    value = {"method": ",".join(dict.fromkeys(names))} | ({"model": draft} if draft else {})
+    limit = source.fact(["spec-draft-n-max"])
+    if limit.set_by == "user":
+        value["num_speculative_tokens"] = limit.value
+    return known(value, "user", origin)

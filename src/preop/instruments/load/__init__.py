@@ -1,0 +1,45 @@
+"""Instrument "load": latency against concurrency, closed loop."""
+
+from __future__ import annotations
+
+from preop.evidence import Payload
+from preop.instruments.types import Instrument, Job
+from preop.text import Text
+
+__all__ = ["LOAD"]
+
+
+def _run(job: Job) -> Payload:
+    from preop.instruments.load.measure import measure
+
+    return measure(job)
+
+
+def _missing(job: Job) -> Text | None:
+    if job.access is None:
+        return Text(en="give the running endpoint: --endpoint URL", zh="请给出正在运行的端点：--endpoint URL")
+    from preop.instruments.load.permission import refusal
+
+    return refusal(job)
+
+
+LOAD = Instrument(
+    name="load",
+    puts_load=True,
+    run=_run,
+    missing=_missing,
+    depends_on=(
+        "engine",
+        "engine_version",
+        "model",
+        "max_num_seqs",
+        "max_model_len",
+        "quantization",
+        "kv_cache_dtype",
+        "speculative",
+        "tensor_parallel_size",
+        "gpu",
+        "gpu_count",
+        "accelerator",
+    ),
+)

@@ -1,0 +1,18 @@
+"""P02: the engine's token ids are not those of the training side."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p02_tokenizer_parity.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+PITFALL = Pitfall(
+    id="P02",
+    slug="tokenizer-parity",
+    title=Text("Tokenizer differs from training", "分词与训练时不一致"),
+    least=Strength.MEASURED,
+    judge=judge,
+    needs=("tokens",),
+    facts=("tokenizer", "tokenizer_mode", "chat_template"),
+)

@@ -1,0 +1,128 @@
+"""Judge P02.
+
+Only token ids decide. No difference among those compared is a PASS only where everything that the
+instrument set out to compare was compared: what was left out (a chat template, the training side's own
+tokenizer) is where real differences hide, so it keeps the pitfall UNPROVEN and is named.
+"""
+
+from __future__ import annotations
+
+from preop.evidence import Strength, TokenDifference, Tokens
+from preop.findings import Finding, Item
+from preop.pitfalls.clip import clip
+from preop.pitfalls.readings import is_nothing
+from preop.pitfalls.say import failed, item, passed, place, unproven
+from preop.pitfalls.types import Case
+from preop.text import Text
+
+__all__ = ["judge"]
+
+_SHOWN = 5
+"""Differences that are shown one by one; the count says how many there are."""
+_IDS = 8
+"""Token ids that are shown of each side, from the first that differs."""
+
+
+def judge(case: Case) -> Finding:
+    """FAIL on a difference, PASS where all was compared and equal, else UNPROVEN."""
+    tokens = case.payload(Tokens)
+    if tokens is not None and tokens.differences:
+        return _differs(case, tokens)
+    if tokens is None or tokens.compared <= 0:
+        return _not_compared(case, tokens)
+    source = f"{tokens.candidate} against {tokens.reference}"
+    evidence = [Item("texts with equal token ids", tokens.compared, "texts", source), *_left_out(tokens)]
+    if tokens.not_compared:
+        return unproven(
+            Text(
+                f"{tokens.compared} texts equal; {len(tokens.not_compared)} parts not compared",
+                f"{tokens.compared} 条文本一致；{len(tokens.not_compared)} 项未能比较",
+            ),
+            needs=Text(
+                "--measure tokens --endpoint URL --tokenizer PATH (the training side's); "
+                f"left out: {tokens.not_compared[0]}",
+                "--measure tokens --endpoint URL --tokenizer PATH（训练侧的分词器）；"
+                f"未比较：{tokens.not_compared[0]}",
+            ),
+            strength=Strength.MEASURED,
+            evidence=evidence,
+        )
+    return passed(
+        Text(f"token ids equal on {tokens.compared} texts", f"{tokens.compared} 条文本的 token id 一致"),
+        Strength.MEASURED,
+        evidence=evidence,
+    )
+
+
+def _differs(case: Case, tokens: Tokens) -> Finding:
+    first = tokens.differences[0]
+    count = len(tokens.differences)
+    others = f" (+{count - 1} more)" if count > 1 else ""
+    others_zh = f"（另有 {count - 1} 处）" if count > 1 else ""
+    source = f"{tokens.candidate} against {tokens.reference}"
+    evidence = [
+        Item("texts compared", tokens.compared, "texts", source),
+        Item("texts that differ", count, "texts", source),
+    ]
+    evidence.extend(_shown(difference, source) for difference in tokens.differences[:_SHOWN])
+    evidence.extend(_left_out(tokens))
+    fix = first.fix or "serve the tokenizer files that the model was trained with, and measure again"
+    fix_zh = first.fix or "改用训练时的 tokenizer 文件部署，然后重新测量"
+    return failed(
+        Text(
+            f"token ids differ at {first.position}: {clip(first.cause)}{others}",
+            f"第 {first.position} 个 token 起不一致：{clip(first.cause)}{others_zh}",
+        ),
+        Strength.MEASURED,
+        remedy=Text(fix, fix_zh),
+        evidence=evidence,
+        where=place(case.fact("tokenizer"), case.fact("tokenizer_mode"), case.fact("chat_template")),
+    )
+
+
+def _not_compared(case: Case, tokens: Tokens | None) -> Finding:
+    model, tokenizer = case.fact("model"), case.fact("tokenizer")
+    evidence = [
+        item(name, case.fact(name))
+        for name in ("tokenizer", "tokenizer_mode", "chat_template")
+        if case.fact(name).set_by == "user" and not is_nothing(case.fact(name).value)
+    ]
+    if tokens is not None:
+        evidence.extend(_left_out(tokens))
+    other = tokenizer.set_by == "user" and not is_nothing(tokenizer.value) and tokenizer.value != model.value
+    if other:
+        summary = Text(
+            "another tokenizer than the model's; ids not compared",
+            "使用了模型之外的 tokenizer，尚未比较 token id",
+        )
+    else:
+        summary = Text("token ids not compared with the training side", "尚未与训练侧比较 token id")
+    return unproven(
+        summary,
+        needs=Text(
+            "--measure tokens --endpoint URL --tokenizer PATH (the training side's tokenizer)",
+            "--measure tokens --endpoint URL --tokenizer PATH（训练侧的分词器）",
+        ),
+        strength=Strength.DECLARED if evidence else None,
+        evidence=evidence,
+        where=place(tokenizer) if other else None,
+    )
+
+
+def _shown(difference: TokenDifference, source: str) -> Item:
+    at = difference.position
+    return Item(
+        f"difference: {difference.cause}",
+        {
+            "text": difference.text,
+            "position": at,
+            "reference ids from there": difference.reference_ids[at : at + _IDS],
+            "engine ids from there": difference.candidate_ids[at : at + _IDS],
+        },
+        None,
+        source,
+    )
+
+
+def _left_out(tokens: Tokens) -> list[Item]:
+    return [Item("not compared", sentence, None, tokens.candidate) for sentence in tokens.not_compared]

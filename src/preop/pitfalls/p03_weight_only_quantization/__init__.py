@@ -1,0 +1,16 @@
+"""P03: weight-only quantization where it does not make anything faster."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p03_weight_only_quantization.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+PITFALL = Pitfall(
+    id="P03",
+    slug="weight-only-quantization",
+    title=Text("Weight-only quantization that does not pay", "仅权重量化没有收益"),
+    least=Strength.COMPUTED,
+    judge=judge,
+)

@@ -1,0 +1,19 @@
+"""P04: the latency of one request quoted as the latency of production."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p04_concurrency_latency.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+__all__ = ["PITFALL"]
+
+PITFALL = Pitfall(
+    id="P04",
+    slug="concurrency-latency",
+    title=Text("Single-request latency quoted as production latency", "把单请求延迟当成生产延迟"),
+    least=Strength.MEASURED,
+    judge=judge,
+    needs=("load",),
+)

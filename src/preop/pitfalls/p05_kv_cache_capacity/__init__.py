@@ -1,0 +1,17 @@
+"""P05: the KV cache is too small for the requests it is promised to hold."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p05_kv_cache_capacity.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+PITFALL = Pitfall(
+    id="P05",
+    slug="kv-cache-capacity",
+    title=Text("KV cache too small for long conversations", "KV cache 容量不足"),
+    least=Strength.COMPUTED,
+    judge=judge,
+    facts=("context_size", "kv_cache_memory_bytes", "gpu_memory_fraction"),
+)

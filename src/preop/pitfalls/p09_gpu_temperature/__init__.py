@@ -1,0 +1,19 @@
+"""P09: nobody watches the GPU's temperature."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p09_gpu_temperature.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+__all__ = ["PITFALL"]
+
+PITFALL = Pitfall(
+    id="P09",
+    slug="gpu-temperature",
+    title=Text("GPU temperature not watched", "没监控 GPU 温度"),
+    least=Strength.MEASURED,
+    judge=judge,
+    facts=("gpu",),
+)

@@ -1,0 +1,19 @@
+"""P12: the software stack that runs is not the one that was locked."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p12_stack_lock.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+__all__ = ["PITFALL"]
+
+PITFALL = Pitfall(
+    id="P12",
+    slug="stack-lock",
+    title=Text("CUDA stack not the locked one", "CUDA 软件栈与锁定的不一致"),
+    least=Strength.MEASURED,
+    judge=judge,
+    facts=("engine_version", "image", "image_digest", "accelerator"),
+)

@@ -1,0 +1,17 @@
+"""P15: a context longer than the model's own, faked."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.pitfalls.p15_long_context.judge import judge
+from preop.pitfalls.types import Pitfall
+from preop.text import Text
+
+PITFALL = Pitfall(
+    id="P15",
+    slug="long-context",
+    title=Text("Context beyond what the model reads", "上下文超出模型原生支持"),
+    least=Strength.MEASURED,
+    judge=judge,
+    facts=("max_model_len", "rope_scaling", "hf_overrides", "context_shift"),
+)

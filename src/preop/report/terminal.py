@@ -1,0 +1,186 @@
+"""The check in a terminal: one screen, worst first."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from preop.deployment.types import Deployment
+from preop.findings import Outcome, PitfallResult, Verdict
+from preop.report.headline import headline, said_of_all, speaker
+from preop.report.plain import plain, shown
+from preop.report.types import Report
+from preop.report.words import EXIT, OUTCOMES, STRENGTHS, UI, VERDICTS, aside
+from preop.report.wrap import cells, end_that_fits, wrap
+from preop.text import Language
+
+if TYPE_CHECKING:
+    from rich.text import Text as Line
+
+__all__ = ["render_terminal"]
+
+_STYLES = {
+    Outcome.FAIL: "bold red",
+    Outcome.ERROR: "bold magenta",
+    Outcome.UNPROVEN: "yellow",
+    Outcome.WAIVED: "cyan",
+    Outcome.PASS: "green",
+    Outcome.NOT_APPLICABLE: "dim",
+}
+_VERDICT_STYLES = {
+    Verdict.GO: "bold white on green",
+    Verdict.NO_GO: "bold white on red",
+    Verdict.HOLD: "bold black on yellow",
+}
+_NARROWEST = 40
+_NOTES = 8
+"""Notes of one deployment that are shown; the JSON document has all."""
+
+
+def render_terminal(report: Report, *, language: Language, width: int, colour: bool) -> str:
+    """The report as text, no line wider than `width` cells (40 at least); ANSI colours only if `colour`."""
+    page = _Page(max(width, _NARROWEST), language)
+    page.head(report)
+    for result in report.worst_first:
+        page.result(result, report)
+    for deployment in report.deployments:
+        page.remarks(deployment, named=len(report.deployments) > 1)
+    page.foot(report)
+    return _printed(page.lines, colour)
+
+
+class _Page:
+    def __init__(self, width: int, language: Language) -> None:
+        self.width = width
+        self.language: Language = language
+        self.lines: list[Line] = []
+        self._indent = max(cells(text.in_(language)) for text in OUTCOMES.values()) + 2
+
+    def head(self, report: Report) -> None:
+        gate = f"{self._ui('gate')}: {plain(report.gate, 20)}"
+        several = len(report.deployments) > 1
+        for position, deployment in enumerate(report.deployments):
+            name = f"{plain(deployment.name, 40)}: " if several else ""
+            spans = [(name, "bold"), (headline(deployment, self.language), "")]
+            self._flow(spans, end=gate if position == 0 else "")
+        self._blank()
+        counts = " · ".join(
+            f"{count} {OUTCOMES[outcome].in_(self.language)}" for outcome, count in report.counts.items()
+        )
+        verdict = f" {VERDICTS[report.verdict].in_(self.language)} "
+        self._flow([("  " + counts, "")], lead=(verdict, _VERDICT_STYLES[report.verdict]), gap=2)
+        self._blank()
+
+    def result(self, result: PitfallResult, report: Report) -> None:
+        name, finding = speaker(result)
+        outcome = OUTCOMES[result.outcome].in_(self.language)
+        open_ = result.outcome.badness >= Outcome.UNPROVEN.badness
+        title = plain(report.titles[result.pitfall].in_(self.language), 80)
+        spans = [(f"{result.pitfall} {title}", "bold" if open_ else ""), (self._colon, "")]
+        if not said_of_all(result):
+            others = sum(each.outcome is finding.outcome for each in result.by_deployment.values()) - 1
+            spans.append((f"[{plain(name, 40)}{f' +{others}' if others else ''}] ", "cyan"))
+        spans.append((plain(finding.summary.in_(self.language), 300), ""))
+        if finding.strength is not None:
+            spans.append((aside(STRENGTHS[finding.strength].in_(self.language), self.language), "dim"))
+        gap = self._indent - cells(outcome)
+        self._flow(
+            spans, lead=(outcome, _STYLES[result.outcome]), gap=gap, end=plain(finding.where or "", 200)
+        )
+        if finding.remedy is not None and result.outcome is Outcome.FAIL:
+            self._labelled("fix", finding.remedy.in_(self.language))
+        if finding.needs is not None and result.outcome in (Outcome.UNPROVEN, Outcome.ERROR):
+            self._labelled("needs", finding.needs.in_(self.language))
+
+    def remarks(self, deployment: Deployment, *, named: bool) -> None:
+        prefix = f"[{plain(deployment.name, 40)}] " if named else ""
+        if deployment.contradictions or deployment.notes:
+            self._blank()
+        for each in deployment.contradictions:
+            declared = (
+                f"{shown(each.declared.value, each.declared.unit, 80)} ({plain(each.declared.source, 80)})"
+            )
+            running = f"{shown(each.running.value, each.running.unit, 80)} ({plain(each.running.source, 80)})"
+            said = (
+                f"{plain(each.name, 60)} {self._ui('declared')} {declared}, {self._ui('running')} {running}"
+            )
+            label = self._ui("contradiction")
+            self._flow([(prefix, "cyan"), (label + self._colon, "bold red"), (said, "")])
+        for note in deployment.notes[:_NOTES]:
+            said = plain(note.message, 240)
+            if note.suggestion:
+                said += f" → {plain(note.suggestion, 120)}"
+            spans = [(prefix, "cyan"), (self._ui("note") + self._colon, "bold"), (said, "")]
+            self._flow(spans, end=plain(note.where or "", 200))
+        if len(deployment.notes) > _NOTES:
+            self._flow([(f"+{len(deployment.notes) - _NOTES} {self._ui('more_in_json')}", "dim")])
+
+    def foot(self, report: Report) -> None:
+        self._blank()
+        if report.verdict is not Verdict.GO:
+            self._flow(
+                [(f"{self._ui('explain')}{self._colon}preop explain {report.worst_first[0].pitfall}", "")]
+            )
+        kept = self._ui("not_kept")
+        if report.run_path is not None:
+            kept = f"{self._ui('kept')} {plain(report.run_path, 300)}"
+        self._flow([(kept, "dim")])
+        self._flow([(EXIT[report.verdict].in_(self.language), "dim")])
+
+    @property
+    def _colon(self) -> str:
+        return "：" if self.language == "zh" else ": "
+
+    def _ui(self, key: str) -> str:
+        return UI[key].in_(self.language)
+
+    def _blank(self) -> None:
+        from rich.text import Text as Line
+
+        self.lines.append(Line())
+
+    def _labelled(self, label: str, text: str) -> None:
+        lead = (self._ui(label) + self._colon, "bold")
+        self._flow([(plain(text, 400), "")], lead=lead, at=self._indent)
+
+    def _flow(
+        self,
+        spans: list[tuple[str, str]],
+        *,
+        lead: tuple[str, str] = ("", ""),
+        gap: int = 0,
+        at: int = 0,
+        end: str = "",
+    ) -> None:
+        """`lead` at column `at`, then `spans` wrapped to its right; `end` at the right edge where it fits."""
+        from rich.text import Text as Line
+
+        body = Line.assemble(*spans)
+        indent = at + cells(lead[0]) + gap
+        cuts = wrap(body.plain, self.width - indent)
+        for number, (start, stop) in enumerate(cuts or [(0, 0)]):
+            line = Line.assemble(" " * at, lead, " " * gap) if number == 0 else Line(" " * indent)
+            self.lines.append(line.append_text(body[start:stop]))
+        if end:
+            end = end_that_fits(end, self.width - indent)
+            room = self.width - cells(self.lines[-1].plain) - cells(end)
+            if room < 2:
+                room = self.width - cells(end)
+                self.lines.append(Line())
+            self.lines[-1].append(" " * room).append(end, style="dim")
+
+
+def _printed(lines: list[Line], colour: bool) -> str:
+    """The lines as text. Styles are laid over text that is plain already: no markup is ever parsed."""
+    if not colour:
+        return "".join(f"{line.plain.rstrip()}\n" for line in lines)
+    from rich.console import Console
+
+    out = StringIO()
+    widest = max(cells(line.plain) for line in lines)
+    console = Console(
+        file=out, force_terminal=True, color_system="standard", width=widest + 1, legacy_windows=False
+    )
+    for line in lines:
+        console.print(line, no_wrap=True, overflow="ignore", crop=False, highlight=False, emoji=False)
+    return out.getvalue()

@@ -1,0 +1,201 @@
+"""The words that the report itself says, in both languages."""
+
+from __future__ import annotations
+
+from preop.evidence import Strength
+from preop.findings import Outcome, Verdict
+from preop.text import Language, Text
+
+__all__ = [
+    "ADVICE",
+    "CHARTS_NEED",
+    "EXIT",
+    "GROUPS",
+    "ITEMS",
+    "OUTCOMES",
+    "SET_BY",
+    "STRENGTHS",
+    "UI",
+    "VERDICTS",
+    "aside",
+]
+
+
+def aside(text: str, language: Language) -> str:
+    """`text` in the brackets of the language."""
+    return f"（{text}）" if language == "zh" else f" ({text})"
+
+
+OUTCOMES = {
+    Outcome.FAIL: Text("FAIL", "不通过"),
+    Outcome.ERROR: Text("ERROR", "出错"),
+    Outcome.UNPROVEN: Text("UNPROVEN", "未证实"),
+    Outcome.WAIVED: Text("WAIVED", "已豁免"),
+    Outcome.PASS: Text("PASS", "通过"),
+    Outcome.NOT_APPLICABLE: Text("N/A", "不适用"),
+}
+
+VERDICTS = {
+    Verdict.GO: Text("GO", "GO 可以上线"),
+    Verdict.NO_GO: Text("NO-GO", "NO-GO 不可上线"),
+    Verdict.HOLD: Text("HOLD", "HOLD 暂缓上线"),
+}
+
+ADVICE = {
+    Verdict.GO: Text(
+        "Everything this gate requires is shown to be in order.", "本关卡要求的各项均已证实没有问题。"
+    ),
+    Verdict.NO_GO: Text(
+        "At least one pitfall is shown to be open. Fix it before going live.",
+        "至少有一个陷阱已证实存在，请先修复再上线。",
+    ),
+    Verdict.HOLD: Text(
+        "Nothing is shown to be wrong, but something that this gate requires is not proven.",
+        "没有发现问题，但本关卡要求的项目中还有未证实的。",
+    ),
+}
+
+EXIT = {
+    Verdict.GO: Text("exit code 0 (GO)", "退出码 0（GO，可以上线）"),
+    Verdict.NO_GO: Text("exit code 1 (NO-GO: a pitfall is open)", "退出码 1（NO-GO，有陷阱未堵上）"),
+    Verdict.HOLD: Text(
+        "exit code 3 (HOLD: something required is not proven)", "退出码 3（HOLD，有必需项未证实）"
+    ),
+}
+
+STRENGTHS = {
+    Strength.DECLARED: Text("declared", "声明"),
+    Strength.COMPUTED: Text("computed", "推算"),
+    Strength.MEASURED: Text("measured", "实测"),
+}
+
+SET_BY = {
+    "user": Text("you", "用户"),
+    "default": Text("default", "默认值"),
+    "engine": Text("engine", "引擎"),
+    "model": Text("model", "模型"),
+    "unknown": Text("unknown", "未知"),
+}
+
+CHARTS_NEED = Text(
+    "Charts need one more install: pip install 'preop[report]'",
+    "图表需要另行安装：pip install 'preop[report]'",
+)
+
+UI = {
+    "title": Text("Deployment check", "部署检查"),
+    "gate": Text("gate", "关卡"),
+    "fix": Text("fix", "修复"),
+    "needs": Text("needs", "需要"),
+    "where": Text("where", "位置"),
+    "note": Text("note", "提示"),
+    "nearest": Text("nearest", "最接近的是"),
+    "contradiction": Text("contradiction", "矛盾"),
+    "declared": Text("declared", "声明为"),
+    "running": Text("running engine says", "运行中的引擎为"),
+    "kept": Text("kept in", "记录保存在"),
+    "not_kept": Text("nothing was kept", "未保存记录"),
+    "engine_unknown": Text("engine unknown", "引擎未知"),
+    "model_unknown": Text("model unknown", "模型未知"),
+    "hardware_unknown": Text("hardware not stated", "硬件未声明"),
+    "no_gpu": Text("CPU, no GPU", "CPU，无 GPU"),
+    "required": Text("required by the gate", "关卡必需"),
+    "optional": Text("not required", "非必需"),
+    "overview": Text("The fifteen at a glance", "十五项一览"),
+    "findings": Text("Findings", "检查结果"),
+    "deployments": Text("What was judged", "检查对象"),
+    "evidence": Text("evidence", "证据"),
+    "value": Text("value", "值"),
+    "unit": Text("unit", "单位"),
+    "source": Text("source", "来源"),
+    "name": Text("name", "名称"),
+    "fact": Text("fact", "事实"),
+    "set_by": Text("set by", "设定者"),
+    "strength": Text("strength", "证据强度"),
+    "taken": Text("measured at", "测量时间"),
+    "age": Text("age at this check", "检查时已过"),
+    "by_deployment": Text("by deployment", "按部署"),
+    "engine": Text("engine", "引擎"),
+    "model": Text("model", "模型"),
+    "hardware": Text("hardware", "硬件"),
+    "endpoint": Text("endpoint", "端点"),
+    "notes": Text("Notes", "提示"),
+    "contradictions": Text("The running engine says otherwise", "与运行中的引擎不一致"),
+    "took": Text("took", "用时"),
+    "concurrency": Text("concurrent", "并发"),
+    "requests": Text("requests", "请求数"),
+    "errors": Text("errors", "错误"),
+    "voided": Text("voided", "作废"),
+    "in_ms": Text(
+        "TTFT and TPOT in ms; — where the sample is too small for that percentile",
+        "TTFT 与 TPOT 单位为毫秒；样本不足以给出该分位数时为 —",
+    ),
+    "explain": Text("more", "详情"),
+    "more_in_json": Text("more in the JSON document", "条见 JSON 文档"),
+    "checklist": Text("Pre-deployment checklist for LLM inference", "推理部署前自检清单"),
+    "unticked": Text(
+        "A box is ticked only where evidence shut the pitfall.", "只有证据表明陷阱已堵上的项才会打勾。"
+    ),
+    "facts_more": Text("all facts", "全部事实"),
+    "unknown_facts": Text("not known", "未知"),
+}
+
+GROUPS: tuple[tuple[Text, tuple[str, ...]], ...] = (
+    (Text("Quantization and precision", "量化与精度"), ("P01", "P02", "P03")),
+    (Text("Scheduling and concurrency", "调度与并发"), ("P04", "P05", "P06", "P07", "P08")),
+    (Text("Monitoring and operations", "监控与运维"), ("P09", "P10", "P11", "P12", "P13")),
+    (Text("Protocol and design", "协议与设计"), ("P14", "P15")),
+)
+
+ITEMS = {
+    "P01": Text(
+        "The quantized model was held against the original on real business prompts, not only on MMLU",
+        "量化前后跑了业务评测集（不只 MMLU）",
+    ),
+    "P02": Text(
+        "The tokenizer is exactly that of training (fast or slow, padding side, special tokens)",
+        "tokenizer 与训练时完全一致（fast/slow、padding 方向、special token）",
+    ),
+    "P03": Text(
+        "Weight-only quantization is used where it pays: a large model at a medium batch",
+        "weight-only 量化用在大模型 + 中等 batch（不是小模型小 batch）",
+    ),
+    "P04": Text(
+        "Latency is reported for one request and for many at once, and the curve's bend is known",
+        "单请求延迟与多并发延迟同时报，并找到曲线拐点",
+    ),
+    "P05": Text(
+        "The KV cache is sized for the long tail of business prompts, with 50 % headroom",
+        "KV cache 按业务长尾 prompt 算，留 50% 余量",
+    ),
+    "P06": Text(
+        "GPU utilization is read beside memory signals, so compute-bound and memory-bound are told apart",
+        "同时看 GPU 利用率与显存信号，区分 compute-bound 与 memory-bound",
+    ),
+    "P07": Text(
+        "The batch cap (max_num_seqs) stands before the bend of the p99 curve",
+        "max_num_seqs 设在 p99 拐点之前，宁可吞吐少也要保 p99",
+    ),
+    "P08": Text(
+        "Speculative decoding is on only where batches are small",
+        "投机解码只在小 batch 场景开，大 batch 关掉",
+    ),
+    "P09": Text(
+        "GPU temperature is watched, with alarms and load shedding", "监控 GPU 温度，有告警并能自动降负载"
+    ),
+    "P10": Text("The ONNX export was verified numerically", "ONNX 导出后 verify 数值一致"),
+    "P11": Text(
+        "An engine upgrade goes through a full regression and a staged rollout",
+        "引擎升级走灰度 + 完整回归测试",
+    ),
+    "P12": Text(
+        "The whole CUDA, cuDNN and driver stack is locked by an image", "用镜像锁定 CUDA/cuDNN 整套软件栈"
+    ),
+    "P13": Text("Models that share a GPU have MPS or memory quotas", "多模型共享 GPU 用 MPS 或显存配额"),
+    "P14": Text("Streaming is done by SSE, not by polling", "流式输出用 SSE 不用 polling"),
+    "P15": Text(
+        "Long context is native (or properly scaled), not a sliding window",
+        "长上下文用原生支持或正确的扩展，不用 sliding window 冒充",
+    ),
+}
+"""The items of the checklist, as its own fifth section groups them."""

@@ -1,0 +1,182 @@
+"""SGLang's flags, from the annotated fields in `srt/arg_groups/fields`."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from preop.engines.types import Flag, Table
+from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of
+from tools.extract_flags.package import Missing, Modules, Package
+from tools.extract_flags.writing import SCHEMA, annotations_of
+
+__all__ = ["extract"]
+
+FIELDS = "sglang.srt.arg_groups.fields"
+SERVER_ARGS = "sglang.srt.server_args"
+_PARSERS = {"human_readable_int": "human-int", "json.loads": "json", "json_list_type": "json"}
+
+
+def extract(package: Package) -> Table:
+    """The flags of `sglang serve` in an SGLang wheel. Raises `Missing` where the source has another shape."""
+    modules = Modules(package)
+    _, version = package.metadata
+    folder = FIELDS.replace(".", "/") + "/"
+    files = sorted(n for n in package.names if n.startswith(folder) and n.endswith(".py"))
+    if not files:
+        raise Missing(f"{package.path.name}: no {folder}")
+    flags: dict[str, Flag] = {}
+    for file in files:
+        module = file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+        for node in modules.scope(module).values():
+            if isinstance(node, ast.ClassDef):
+                for name, (_, statement) in modules.fields(module, node).items():
+                    if (found := _field(modules, module, name, statement)) is not None:
+                        flags[found[0]] = found[1]
+    flags |= _registered(modules, flags)
+    # `sglang serve` takes this one away before the parser sees the rest.
+    flags.setdefault("model-type", Flag(kind="str", default="auto"))
+    known = annotations_of("sglang")
+    return Table(
+        schema=SCHEMA,
+        engine="sglang",
+        version=version,
+        source={"package": "sglang", "version": version, "files": [*files, modules.path(SERVER_ARGS)]},
+        flags=known.apply(flags),
+        removed=known.removed(flags),
+        positional="model-path",
+    )
+
+
+def _field(modules: Modules, module: str, name: str, node: ast.AnnAssign) -> tuple[str, Flag] | None:
+    """`name: A[T, Arg(...)] = default`, or a bare string in place of `Arg`."""
+    annotation = node.annotation
+    if not (isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in ("A", "Annotated")):
+        return None
+    if not isinstance(annotation.slice, ast.Tuple):
+        return None
+    inner, *metadata = annotation.slice.elts
+    keywords: dict[str, ast.expr] = {}
+    is_flag = False
+    for item in metadata:
+        if isinstance(item, ast.Call) and ast.unparse(item.func) == "Arg":
+            keywords, is_flag = {k.arg: k.value for k in item.keywords if k.arg}, True
+            break
+        if isinstance(item, ast.Constant | ast.JoinedStr | ast.BinOp):
+            is_flag = True
+            break
+    if not is_flag or ("no_cli" in keywords and value_of(modules, module, keywords["no_cli"])):
+        return None
+    long = name.replace("_", "-")
+    if "cli_name" in keywords:
+        long = str(value_of(modules, module, keywords["cli_name"])).removeprefix("--")
+    aliases = value_of(modules, module, keywords["aliases"]) if "aliases" in keywords else []
+    default, how = _default(modules, module, node.value)
+    return long, _flag(
+        modules, module, long, hint_of(modules, module, inner), keywords, aliases, default, how
+    )
+
+
+def _default(modules: Modules, module: str, node: ast.expr | None) -> tuple[Any, str]:
+    if node is None:
+        return None, "literal"
+    try:
+        return value_of(modules, module, node), "literal"
+    except Unresolved:
+        return None, "unknown"
+
+
+def _flag(
+    modules: Modules,
+    module: str,
+    long: str,
+    hint: Hint,
+    keywords: dict[str, ast.expr],
+    aliases: list[str],
+    default: Any,
+    how: str,
+) -> Flag:
+    """The order of `add_cli_args_from_dataclass`."""
+    action = ast.unparse(keywords["action"]) if "action" in keywords else ""
+    parser = ast.unparse(keywords["type_parser"]) if "type_parser" in keywords else ""
+    nargs = value_of(modules, module, keywords["nargs"]) if "nargs" in keywords else None
+    extra = keywords.get("action_kwargs")
+    if isinstance(extra, ast.Dict):
+        for key, value in zip(extra.keys, extra.values, strict=True):
+            nargs = _constant(value) if _constant(key) == "nargs" else nargs
+    choices = None
+    if "choices" in keywords:
+        try:
+            choices = value_of(modules, module, keywords["choices"])
+        except Unresolved:
+            choices = None  # found when the server starts
+    kind = "str"
+    negations: tuple[str, ...] = ()
+    if action.endswith("BooleanOptionalAction"):
+        kind, negations = "bool", tuple(f"--no-{name.lstrip('-')}" for name in ["--" + long, *aliases])
+    elif hint.parts - {"none"} == {"literal"}:
+        choices = choices or hint.literals
+        kind = _PARSERS.get(parser, "int" if isinstance(hint.literals[0], int) else "str")
+    elif "list" in hint.parts and not parser:
+        nargs = nargs or "+"
+        kind = _scalar(hint.elements or Hint({"str"}))
+    elif hint.parts == {"bool"} and not action:
+        kind = "bool"
+    else:
+        kind = _PARSERS.get(parser, "str" if parser else _scalar(hint))
+    const = value_of(modules, module, keywords["const"]) if "const" in keywords else None
+    return Flag(
+        kind=kind,  # type: ignore[arg-type]  # one of Kind by construction
+        aliases=tuple(aliases),
+        negations=negations,
+        nargs=nargs,
+        const=const,
+        choices=tuple(c for c in choices if c is not None) if choices else None,
+        null=("None", "") if parser == "nullable_str" else (),
+        default=default,
+        how=how,  # type: ignore[arg-type]  # literal or unknown
+    )
+
+
+def _scalar(hint: Hint) -> str:
+    parts = hint.parts - {"none"}
+    return next(iter(parts)) if parts in ({"int"}, {"float"}) else "str"
+
+
+def _registered(modules: Modules, flags: dict[str, Flag]) -> dict[str, Flag]:
+    """Flags that `ServerArgs.add_cli_args` registers by hand: retired ones, `--config`, late choices."""
+    path = modules.path(SERVER_ARGS)
+    if path is None:
+        raise Missing(f"no module {SERVER_ARGS}")
+    found: dict[str, Flag] = {}
+    # The whole module: the class is assembled, its name bound again below it.
+    for node in ast.walk(ast.parse(modules.package.read(path))):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        if node.func.attr != "add_argument":
+            continue
+        names = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        longs = [name for name in names if name.startswith("--")]
+        if not longs:
+            continue
+        keywords = {k.arg: k.value for k in node.keywords if k.arg}
+        action = ast.unparse(keywords["action"]) if "action" in keywords else ""
+        takes_none = "StoreTrue" in action or "store_true" in action or action == "DeprecatedAction"
+        if action == "DeprecatedStoreConstAction" and "nargs" not in keywords:
+            takes_none = True
+        earlier = flags.get(longs[0][2:])
+        default, how = (
+            (earlier.default, earlier.how) if earlier else (False if takes_none else None, "literal")
+        )
+        found[longs[0][2:]] = Flag(
+            kind="bool" if takes_none else "str",
+            aliases=tuple(name for name in names if name != longs[0]),
+            nargs=_constant(keywords.get("nargs")),
+            default=default,
+            how=how,  # type: ignore[arg-type]  # literal or unknown
+        )
+    return found
+
+
+def _constant(node: ast.expr | None) -> Any:
+    return node.value if isinstance(node, ast.Constant) else None
