@@ -2,8 +2,7 @@
 
     python tools/extract_models.py --clones DIRECTORY
 
-DIRECTORY holds git clones of the repositories in CLONES, named `owner+name` (bare or not, or with the git
-folder
+DIRECTORY holds git clones of the repositories in CLONES, named `owner+name` (or with the git folder
 in `owner+name/repo`). Only fields that preop reads are kept, unchanged; nothing is inferred. A quantized
 model whose source leaves its quantization out is not listed.
 """

@@ -118,6 +118,7 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         results=tuple(results),
         records=(*earlier, *records),
         titles={pitfall.id: pitfall.title for pitfall in all_pitfalls()},
+        labels={pitfall.id: pitfall.label for pitfall in all_pitfalls()},
         reads={pitfall.id: pitfall.needs for pitfall in all_pitfalls()},
         thresholds=plan.thresholds,
         started_at=started_at,

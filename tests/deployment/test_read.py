@@ -33,7 +33,7 @@ def write(folder: Path, name: str, text: str) -> Path:
         ("stack", COMPOSE),
         (
             "c.json",
-            '{"services": {"chat": {"image": "vllm/vllm-openai:v0.32.0", "command": ["--max-num-seqs", "8"]}}}',
+            '{"services": {"chat": {"command": ["vllm", "serve", "m", "--max-num-seqs", "8"]}}}',
         ),
         ("bom.yml", "\ufeff" + COMPOSE),
         ("crlf.yml", COMPOSE.replace("\n", "\r\n")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -75,7 +76,7 @@ def test_commands_of_a_shell_text(text: str, expected: list[list[str]]) -> None:
         ("X=1; X+=2; a $X", {}, ["a", "12"]),
         ("X+=2; a $X", {}, ["a", None]),
         ("C='a b'; C+=' --x 1'; $C", {}, ["a", "b", "--x", "1"]),
-        ("C='a b'; test -n x && C+=' --x 1'; $C --y", {}, ["a", None, "--y"]),
+        ("C='a b'; test -n x && C+=' --x 1'; $C --y", {}, ["a", "b", None, "--y"]),
         ("C='a b '; if x; then C+='--x 1'; fi; $C --y", {}, ["a", "b", None, "--y"]),
         (": ${X:=7}; a $X", {}, ["a", "7"]),
         ('A=(--x "1 2"); a "${A[@]}" --y', {}, ["a", "--x", "1 2", "--y"]),
@@ -144,6 +145,21 @@ def test_endless_defaults_are_refused() -> None:
 )
 def test_words_as_compose_cuts_them(text: str, expected: list[str]) -> None:
     assert [word.text for word in shell.words(source(text))] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "X=aaaaaaaa;" + "X=$X$X;" * 60 + "a $X",
+        "A=(a a a a);" + 'A=("${A[@]}" "${A[@]}");' * 60,
+        "a" * 300_000,
+    ],
+)
+def test_what_grows_without_end_is_refused(text: str) -> None:
+    start = time.monotonic()
+    with pytest.raises(InputError, match="longer than"):
+        shell.commands(source(text))
+    assert time.monotonic() - start < 5
 
 
 PLAIN = st.text(st.sampled_from("ab-=/.,:0 \t'\"\\é漢"), max_size=40)

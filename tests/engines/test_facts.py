@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from preop.deployment.types import Word
-from preop.engines import Accelerator, facts
+from preop.engines import Accelerator, facts, parse, table, vocabulary
+from preop.errors import PreopError
 from preop.facts import Fact, Origin
 
 from .commandline import read
@@ -240,3 +243,56 @@ def test_a_model_may_come_from_a_hub() -> None:
 def test_secrets_inside_values_are_masked() -> None:
     found = facts_of("vllm", "M", "--hf-overrides", '{"hf_token": "hf_abcdefghijklmnop"}')
     assert found["hf_overrides"].value == {"hf_token": "***"}
+
+
+_VALUE = st.sampled_from(
+    ["0", "-1", "1", "8k", "None", "auto", "none", "{}", '{"a": 1}', "[1]", "ngram-mod", "x", ""]
+)
+
+
+@st.composite
+def _command(draw: st.DrawFn) -> tuple[str, list[str | None], dict[str, str | None]]:
+    """Flags of the vocabulary with values that may not suit them, hidden words, environment twins."""
+    engine = draw(st.sampled_from(sorted(NEWEST)))
+    named = [entry[engine] for entry in vocabulary().values() if engine in entry]
+    flags = [flag for names in named for flag in ([names] if isinstance(names, str) else names)]
+    flags += [
+        "spec-method",
+        "spec-tokens",
+        "speculative-num-steps",
+        "spec-draft-n-max",
+        "spec-default",
+        "kv-unified",
+    ]
+    texts: list[str | None] = []
+    for flag in draw(st.lists(st.sampled_from(flags), max_size=6)):
+        texts += [f"--{flag}", draw(st.one_of(st.none(), _VALUE))]
+    newest = table(engine)
+    assert newest is not None
+    twins = [flag.environment for flag in newest.flags.values() if flag.environment]
+    twins += ["VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"]
+    names = draw(st.lists(st.sampled_from(twins), max_size=3))
+    return engine, texts, {name: draw(st.one_of(st.none(), _VALUE)) for name in names}
+
+
+@settings(max_examples=150, deadline=None)
+@given(_command(), st.booleans(), st.booleans(), st.sampled_from([None, 22.5, 79.6, 180.0]))
+def test_any_flags_give_facts_that_say_where_they_are_from(
+    command: tuple[str, list[str | None], dict[str, str | None]],
+    is_stated: bool,
+    is_single: bool,
+    memory: float | None,
+) -> None:
+    engine, texts, environment = command
+    place = Origin("argument", "argument")
+    version = NEWEST[engine] if is_stated else None
+    words = [Word(text, place, single=is_single) for text in texts]
+    try:
+        parsed = parse(engine, version, words)
+    except PreopError:
+        return
+    variables = {name: Word(text, place) for name, text in environment.items()}
+    found = facts(engine, version, parsed, variables, accelerator=Accelerator("NVIDIA L4", memory))
+    for name, fact in found.items():
+        assert (fact.origin is not None) if fact.is_known else (fact.value is None and fact.note), name
+        assert fact.set_by != "default" or (is_stated and not parsed.hidden) or name == "rope_scaling", name

@@ -11,7 +11,7 @@ from preop.engines import entrypoint_of_image, version_of_image
     ("image", "version"),
     [
         ("vllm/vllm-openai:v0.9.0", "0.9.0"),
-        ("docker.io/vllm/vllm-openai:v0.10.1.1", None),
+        ("docker.io/vllm/vllm-openai:v0.10.1.1", "0.10.1.1"),
         ("docker.io/vllm/vllm-openai:v0.10.2", "0.10.2"),
         ("vllm/vllm-openai:v0.9.0@sha256:" + "a" * 64, "0.9.0"),
         ("vllm/vllm-openai:v0.8.5.post1", "0.8.5.post1"),
@@ -27,6 +27,9 @@ from preop.engines import entrypoint_of_image, version_of_image
         ("lmsysorg/sglang:v0.5.3-cu126", "0.5.3"),
         ("lmsysorg/sglang:v0.5.3.post1-cu126", "0.5.3.post1"),
         ("lmsysorg/sglang:dev", None),
+        ("vllm/vllm-openai:v0.9.0-ours", None),
+        ("vllm/vllm-openai:v0.9.0.1.2.3", None),
+        ("public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo:v0.9.1", "0.9.1"),
         ("ghcr.io/ggml-org/llama.cpp:server-b1234", "b1234"),
         ("ghcr.io/ggml-org/llama.cpp:server-cuda-b6123", "b6123"),
         ("ghcr.io/ggml-org/llama.cpp:server-cuda", None),

@@ -20,6 +20,29 @@ from preop.models.types import Model, Quantization
 from preop.report.types import Report
 from preop.text import Text
 
+LABELS = {
+    f"P{number:02d}": Text(en, zh)
+    for number, (en, zh) in enumerate(
+        (
+            ("business eval", "业务评测"),
+            ("tokenizer", "分词一致"),
+            ("weight-only quant", "仅权重量化"),
+            ("concurrency", "并发延迟"),
+            ("KV cache", "KV 缓存"),
+            ("GPU metrics", "GPU 指标"),
+            ("batch cap", "批上限"),
+            ("speculation", "投机解码"),
+            ("GPU heat", "GPU 温度"),
+            ("ONNX drift", "ONNX 漂移"),
+            ("engine upgrade", "引擎升级"),
+            ("stack lock", "软件栈锁定"),
+            ("GPU sharing", "GPU 共享"),
+            ("streaming", "流式输出"),
+            ("long context", "长上下文"),
+        ),
+        start=1,
+    )
+}
 TITLES = {
     "P01": Text("Quantized without a business evaluation", "量化前后精度没对齐验证"),
     "P02": Text("Tokenizer differs from training", "预处理与训练时不一致"),
@@ -492,6 +515,7 @@ def _report(
         deployments=deployments,
         results=results,
         titles=TITLES,
+        labels=LABELS,
         reads=READS,
         records=records,
         started_at="2026-11-03T09:12:44Z",

@@ -82,23 +82,34 @@ def test_what_a_no_go_says() -> None:
     lines = screen.splitlines()
     assert lines[0].startswith("chat: vllm 0.32.0 · Qwen/Qwen2.5-7B-Instruct-AWQ · 1x H100-80GB")
     assert "gate: deploy" in screen
-    assert any(line.startswith(" NO-GO") and "3 FAIL · 9 UNPROVEN · 1 PASS · 2 N/A" in line for line in lines)
-    assert [m.group(2) for m in map(re.compile(r"(FAIL|UNPROVEN|PASS|N/A) +(P\d\d) ").match, lines) if m] == [
+    assert any(
+        line.startswith(" NO-GO") and "3 fail · 9 not proven · 1 pass · 2 n/a" in line for line in lines
+    )
+    assert [m.group(2) for m in map(re.compile(r"(FAIL|\?|ok|n/a) +(P\d\d) ").match, lines) if m] == [
         result.pitfall for result in samples.no_go().worst_first
     ]
     joined = re.sub(r"\s+", " ", screen)
     assert "fix: --max-model-len 32768" in joined
     assert joined.count("needs: ") == 9
     # The worst of several deployments is named; where one sentence holds for all, nobody is.
-    assert "sliding window: [chat] 131,072 tokens" in joined
-    assert "quotas: 0.70 + 0.45" in joined
+    assert "long context [chat] 131,072 tokens" in joined
+    assert "GPU sharing 0.70 + 0.45" in joined
     assert "max_model_len declared 131,072 tokens (docker-compose.yml:14:9)" in joined
     assert "--max-model-length is no flag of vLLM 0.32.0 → --max-model-len" in joined
     assert "preop explain P13" in screen
-    assert lines[-2] == "kept in .preop/runs/2026-11-03T09-12-44Z-7f3a"
+    assert "kept in .preop/runs/2026-11-03T09-12-44Z-7f3a" in lines
     assert lines[-1].startswith("exit code 1")
     places = [line for line in lines if line.endswith("docker-compose.yml:14:9")]
     assert places and len(places[0]) == 80, "at the right edge"
+
+
+def test_what_a_pitfall_needs_is_one_line_unless_all_is_asked_for() -> None:
+    def screen(verbose: bool) -> str:
+        return render_terminal(samples.no_go(), language="en", width=60, colour=False, verbose=verbose)
+
+    assert " …\n" in screen(False) and "--verbose" in screen(False)
+    assert " …\n" not in screen(True) and "--verbose" not in screen(True)
+    assert len(screen(False).splitlines()) < len(screen(True).splitlines())
 
 
 def test_exit_codes_are_said_in_both_languages() -> None:

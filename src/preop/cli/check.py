@@ -56,6 +56,7 @@ __all__ = ["command"]
 @settings_option
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder of the run documents.")
 @click.option("--keep/--no-keep", default=True, help="Keep this run's documents (default) or not.")
+@click.option("--verbose", "-v", is_flag=True, help="Say in full what each unproven pitfall needs.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 @click.pass_obj
 def command(served: list[str] | None, /, **flags: Any) -> int:
@@ -137,4 +138,7 @@ def _show(report: Any, language: Any, flags: dict[str, Any]) -> None:
     elif form == "html":
         write_output(reports.render_html(report, language), output)
     else:
-        write_output(reports.render_terminal(report, language, to_file=output is not None), output)
+        write_output(
+            reports.render_terminal(report, language, to_file=output is not None, verbose=flags["verbose"]),
+            output,
+        )

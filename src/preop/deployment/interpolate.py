@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
+from bisect import bisect_right
 from collections.abc import Mapping
 
-from preop.deployment.tokens import HOLE, Hole, Token, variable
+from preop.deployment.tokens import HOLE, Hole, Lines, Token, variable
 from preop.deployment.yaml_nodes import Scalar
 from preop.errors import InputError
 from preop.facts import Origin
@@ -14,6 +16,8 @@ from preop.secrets import is_secret_name
 __all__ = ["interpolate"]
 
 MAX_NESTING = 20
+MAX_LENGTH = 200_000
+"""Characters that a value may grow to."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])(.*))?\Z", re.DOTALL)
 
@@ -50,6 +54,8 @@ class _Interpolation:
             i = self._dollar(start, end, depth)
 
     def _put(self, char: str, at: int) -> None:
+        if len(self.chars) >= MAX_LENGTH:
+            raise InputError(f"{self.node.where}: longer than {MAX_LENGTH:,} characters with its variables")
         self.chars.append(char)
         self.at.append(at)
 
@@ -114,26 +120,19 @@ class _Places:
 
     def __init__(self, node: Scalar) -> None:
         self._node = node
-        self._anchors: list[tuple[int, int]] | None = None
+        self._lines: Lines | None = None
+        self._anchors: list[tuple[int, int]] = []
 
     def __call__(self, offset: int) -> Origin:
-        raw = self._raw(offset)
-        if raw is None:
-            return self._node.origin
-        before = self._node.raw[:raw]
-        lines = before.count("\n")
-        column = raw - before.rfind("\n") if lines else self._node.column + raw
-        return Origin("file", f"{self._node.file}:{self._node.line + lines}:{column}")
-
-    def _raw(self, offset: int) -> int | None:
-        if self._anchors is None:
+        if self._lines is None:
+            node = self._node
+            self._lines = Lines(node.raw, node.file, node.line, node.column)
             self._anchors = self._align()
-        found = None
-        for start, raw in self._anchors:
-            if start > offset:
-                break
-            found = raw + offset - start
-        return found
+        index = bisect_right(self._anchors, (offset, sys.maxsize)) - 1
+        if index < 0:
+            return self._node.origin
+        start, raw = self._anchors[index]
+        return self._lines(raw + offset - start)
 
     def _align(self) -> list[tuple[int, int]]:
         raw, at = self._node.raw, 0

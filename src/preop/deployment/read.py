@@ -82,13 +82,9 @@ def _interpreter(text: str) -> str | None:
 def _read_script(text: str, path: Path, options: ReadOptions) -> list[Deployment]:
     from preop.deployment.command import Found, launches, read_text_commands
     from preop.deployment.resolve import resolve
-    from preop.deployment.tokens import Source
-    from preop.facts import Origin
+    from preop.deployment.tokens import Lines, Source
 
-    def place(at: int) -> Origin:
-        start = text.rfind("\n", 0, at) + 1
-        return Origin("file", f"{path}:{text.count(chr(10), 0, at) + 1}:{at - start + 1}")
-
+    place = Lines(text, str(path))
     launched = launches(read_text_commands(Source(text, place), Found((), folder=path.parent)), str(path))
     if not launched:
         raise InputError(f"{path}: starts no engine that preop knows; expected {_EXPECTED}")

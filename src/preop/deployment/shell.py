@@ -1,8 +1,8 @@
 """Cut a shell text into the simple commands that it runs, as far as that can be told without running it.
 
 Read: quoting, `$NAME` and `${NAME:-default}` from variables that are seen, line continuations, comments,
-`;` `&&` `||` `|` `&`, redirections, here-documents (skipped), assignments, arrays. Not seen, and marked so: command
-substitution, variables that are set nowhere here or only under a condition, `$1`.
+`;` `&&` `||` `|` `&`, redirections, here-documents (skipped), assignments, arrays. Not seen, and marked so:
+command substitution, variables that are set nowhere here or only under a condition, `$1`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from preop.errors import InputError
 __all__ = ["Command", "commands", "words"]
 
 MAX_NESTING = 20
+MAX_LENGTH = 200_000
+"""Characters of all words together, variables expanded."""
 _PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-=?+])(.*))?\Z", re.DOTALL)
 _ITEMS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\Z")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -123,6 +125,9 @@ class _Reader:
                 i += 1
 
     def _put(self, char: str, i: int) -> None:
+        self.variables.length += 1
+        if self.variables.length > MAX_LENGTH:
+            raise InputError(f"{self._source.place(i)}: a command longer than {MAX_LENGTH:,} characters")
         self._chars.append(char)
         self._at.append(i)
         self._open = True

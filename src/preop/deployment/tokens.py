@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +11,7 @@ from preop.deployment.types import Word
 from preop.facts import Origin
 from preop.secrets import is_secret_name
 
-__all__ = ["HOLE", "Hole", "Source", "Token", "environment_word", "unseen_token", "variable"]
+__all__ = ["HOLE", "Hole", "Lines", "Source", "Token", "environment_word", "unseen_token", "variable"]
 
 HOLE = "\x00"
 """Stands in a text where something cannot be seen; only the places named in `holes` count."""
@@ -45,6 +46,21 @@ class Source:
     place: Callable[[int], Origin]
     holes: Mapping[int, Hole] = field(default_factory=dict)
     """Offsets of what cannot be seen, and why."""
+
+
+class Lines:
+    """The origin of an offset in a file's text."""
+
+    def __init__(self, text: str, file: str, line: int = 1, column: int = 1) -> None:
+        """`line` and `column` are where `text` begins in the file."""
+        self._starts = [0, *(match.end() for match in re.finditer("\n", text))]
+        self._file, self._line, self._column = file, line, column
+
+    def __call__(self, offset: int) -> Origin:
+        """`file:line:column`."""
+        row = bisect_right(self._starts, offset) - 1
+        column = offset - self._starts[row] + (self._column if row == 0 else 1)
+        return Origin("file", f"{self._file}:{self._line + row}:{column}")
 
 
 @dataclass(frozen=True)

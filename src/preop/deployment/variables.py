@@ -22,6 +22,8 @@ class Variables:
         self._arrays: dict[str, list[Token]] = {}
         self._exported: set[str] = set()
         self._export_all = False
+        self.length = 0
+        """Characters put into words so far."""
         self.unseen: str | None = None
         """Why there may be variables that are set nowhere here."""
 
@@ -44,10 +46,7 @@ class Variables:
         self._arrays.pop(name, None) if not append else None
         old = self._values.get(name)
         if append and old is not None:
-            added = (
-                value if sure else Token(HOLE, value.origin, {0: Hole(f"${name} {_CONDITION}", many=True)})
-            )
-            self._values[name] = _joined(old, added)
+            self._values[name] = _joined(old, value if sure else _perhaps(name, value))
         elif append:
             self.hide(name, "is added to, and what it was cannot be seen", value)
         elif sure:
@@ -106,6 +105,12 @@ def _value(name: str, word: Word) -> Token:
     return unseen_token(
         variable(name, f"cannot be seen: {word.note}" if word.note else "cannot be seen"), word.origin
     )
+
+
+def _perhaps(name: str, value: Token) -> Token:
+    """What may or may not have been added; a blank before it stays, so that it hides no word before it."""
+    blank = value.text[:1] if value.text[:1].isspace() else ""
+    return Token(blank + HOLE, value.origin, {len(blank): Hole(f"${name} {_CONDITION}", many=True)})
 
 
 def _joined(first: Token, second: Token) -> Token:

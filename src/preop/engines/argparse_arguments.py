@@ -342,7 +342,8 @@ def _past_value(state: Reading, words: list[Word], at: int) -> int:
     """After an unknown flag: past one word that looks like its value, unless it may be the model."""
     if at < len(words):
         text = words[at].text
-        is_last_hope = state.table.positional not in state.given and at + 1 == len(words)
+        may_be_model = state.engine == "vllm" and not state.in_config
+        is_last_hope = may_be_model and state.table.positional not in state.given and at + 1 == len(words)
         if text is not None and _is_value(text) and not is_last_hope:
             return at + 1
     return at

@@ -17,13 +17,15 @@ _OFFICIAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "vllm/vllm-openai": ("vllm", ("vllm", "serve")),
     "vllm/vllm-openai-rocm": ("vllm", ("vllm", "serve")),
     "vllm/vllm-openai-cpu": ("vllm", ("vllm", "serve")),
+    "vllm/vllm-openai-xpu": ("vllm", ("vllm", "serve")),
+    "public.ecr.aws/q9t5s3a7/vllm-cpu-release-repo": ("vllm", ("vllm", "serve")),
     "lmsysorg/sglang": ("sglang", ()),
     "lmsysorg/sglang-rocm": ("sglang", ()),
     "ghcr.io/ggml-org/llama.cpp": ("llama.cpp", ("llama-server",)),
     "ghcr.io/ggerganov/llama.cpp": ("llama.cpp", ("llama-server",)),
     "ghcr.io/huggingface/text-generation-inference": ("tgi", ("text-generation-launcher",)),
 }
-_RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+)?(?:\.post\d+)?(?:rc\d+)?)")
+_RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+){0,2}(?:\.post\d+)?(?:rc\d+)?)")
 # What may follow a release in a tag without changing the engine's version.
 _BUILD = re.compile(
     r"(-(cu\d+|cuda[\d.]*|rocm[\d.]*|cpu|xpu|amd64|x86_64|aarch64|arm64|ubuntu\d+|runtime|openai|slim"

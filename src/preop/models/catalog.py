@@ -1,9 +1,8 @@
 """Published models whose facts ship with preop, so that a command is judged without a network.
 
-`data/catalog.json` holds the fields of each config.json that preop reads, unchanged, with the public place
-they
-were read from; they go through the same parser as a file. Only what a source states is there: a quantized
-model is listed only where its own config was seen.
+`data/catalog.json` holds the fields of each config.json that preop reads, unchanged, with the public
+place they were read from; they go through the same parser as a file. Only what a source states is there: a
+quantized model is listed only where its own config was seen, whole or in part.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Per layer and rank: heads on this rank x (key size + value size) x bytes of an element; MLA keeps one latent
 that tensor parallelism does not divide. A sliding layer keeps at most its window, a chunked one its chunk.
 What an engine allocates is more: whole blocks, tokens in flight, padding of unequal layers. State of
-recurrent
-layers is not counted. The formula was held against figures printed by vLLM, SGLang, TensorRT-LLM and
-llama.cpp (tests/data/models/kv_ground_truth.jsonl).
+recurrent layers is not counted. The formula was held against figures printed by vLLM, SGLang, TensorRT-LLM
+and llama.cpp (tests/data/models/kv_ground_truth.jsonl).
 """
 
 from __future__ import annotations

@@ -7,11 +7,9 @@ batch. With W weights of `bits`, B requests of L tokens, and the fp16 peak of th
     max(W * bits / 8 / bandwidth, 2 * W * B / peak) + B * kv(L) / bandwidth
 
 Weight-only quantization makes the weights' bytes fewer and leaves the rest as it is, because the
-multiplication
-still runs in 16 bits. So it gains while a step is bound by memory, and nothing once it is bound by compute.
-The
-gain computed here is a ceiling: unpacking the weights, layers left in 16 bits, and everything that is neither
-matrix nor cache make the real one smaller, and below 1 past the ceiling's end.
+multiplication still runs in 16 bits. So it gains while a step is bound by memory, and nothing once it is
+bound by compute. The gain computed here is a ceiling: unpacking the weights, layers left in 16 bits, and
+everything that is neither matrix nor cache make the real one smaller, and below 1 past the ceiling's end.
 """
 
 from __future__ import annotations

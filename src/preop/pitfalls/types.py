@@ -56,7 +56,10 @@ class Pitfall:
 
     id: str
     slug: str
+    label: Text
+    """Its subject in a word or two, for a narrow column."""
     title: Text
+    """What goes wrong, as a heading."""
     least: Strength
     judge: Callable[[Case], Finding]
     needs: tuple[str, ...] = ()

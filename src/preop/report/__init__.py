@@ -30,9 +30,13 @@ _WIDEST = 120
 """Longer lines are hard to read, however wide the window is."""
 
 
-def render_terminal(report: Report, language: Language, *, to_file: bool = False) -> str:
+def render_terminal(
+    report: Report, language: Language, *, to_file: bool = False, verbose: bool = False
+) -> str:
     """The check as text for where it goes: the window's width, colours only where a person looks."""
-    return _terminal.render_terminal(report, language=language, width=_width(), colour=_colour(to_file))
+    return _terminal.render_terminal(
+        report, language=language, width=_width(), colour=_colour(to_file), verbose=verbose
+    )
 
 
 def render_record(record: Record, outcome: str, language: Language) -> str:

@@ -10,7 +10,7 @@ from preop.findings import Outcome, PitfallResult, Verdict
 from preop.report.headline import headline, said_of_all, speaker
 from preop.report.plain import plain, shown
 from preop.report.types import Report
-from preop.report.words import EXIT, OUTCOMES, STRENGTHS, UI, VERDICTS, aside
+from preop.report.words import COUNTED, EXIT, MARKS, STRENGTHS, UI, VERDICTS
 from preop.report.wrap import cells, end_that_fits, wrap
 from preop.text import Language
 
@@ -33,16 +33,22 @@ _VERDICT_STYLES = {
     Verdict.HOLD: "bold black on yellow",
 }
 _NARROWEST = 40
+_WIDEST_LABEL = 20
 _NOTES = 8
 """Notes of one deployment that are shown; the JSON document has all."""
 
 
-def render_terminal(report: Report, *, language: Language, width: int, colour: bool) -> str:
-    """The report as text, no line wider than `width` cells (40 at least); ANSI colours only if `colour`."""
-    page = _Page(max(width, _NARROWEST), language)
+def render_terminal(
+    report: Report, *, language: Language, width: int, colour: bool, verbose: bool = False
+) -> str:
+    """The report as text, no line wider than `width` cells (40 at least); ANSI colours only if `colour`.
+
+    What an unproven pitfall needs is one line, cut where it is longer, unless `verbose`.
+    """
+    page = _Page(max(width, _NARROWEST), language, report, verbose)
     page.head(report)
     for result in report.worst_first:
-        page.result(result, report)
+        page.result(result)
     for deployment in report.deployments:
         page.remarks(deployment, named=len(report.deployments) > 1)
     page.foot(report)
@@ -50,11 +56,16 @@ def render_terminal(report: Report, *, language: Language, width: int, colour: b
 
 
 class _Page:
-    def __init__(self, width: int, language: Language) -> None:
+    def __init__(self, width: int, language: Language, report: Report, verbose: bool) -> None:
         self.width = width
         self.language: Language = language
         self.lines: list[Line] = []
-        self._indent = max(cells(text.in_(language)) for text in OUTCOMES.values()) + 2
+        self.verbose = verbose
+        self.cut = False
+        self._indent = max(cells(text.in_(language)) for text in MARKS.values()) + 1
+        labels = {**report.titles, **report.labels}
+        self._labels = {pitfall: plain(text.in_(language), 80) for pitfall, text in labels.items()}
+        self._column = min(max(map(cells, self._labels.values())), _WIDEST_LABEL)
 
     def head(self, report: Report) -> None:
         gate = f"{self._ui('gate')}: {plain(report.gate, 20)}"
@@ -65,32 +76,36 @@ class _Page:
             self._flow(spans, end=gate if position == 0 else "")
         self._blank()
         counts = " · ".join(
-            f"{count} {OUTCOMES[outcome].in_(self.language)}" for outcome, count in report.counts.items()
+            f"{count} {COUNTED[outcome].in_(self.language)}" for outcome, count in report.counts.items()
         )
         verdict = f" {VERDICTS[report.verdict].in_(self.language)} "
         self._flow([("  " + counts, "")], lead=(verdict, _VERDICT_STYLES[report.verdict]), gap=2)
         self._blank()
 
-    def result(self, result: PitfallResult, report: Report) -> None:
+    def result(self, result: PitfallResult) -> None:
         name, finding = speaker(result)
-        outcome = OUTCOMES[result.outcome].in_(self.language)
+        outcome = MARKS[result.outcome].in_(self.language)
         open_ = result.outcome.badness >= Outcome.UNPROVEN.badness
-        title = plain(report.titles[result.pitfall].in_(self.language), 80)
-        spans = [(f"{result.pitfall} {title}", "bold" if open_ else ""), (self._colon, "")]
+        label = self._labels[result.pitfall]
+        space = " " * max(self._column - cells(label), 0)
+        spans = [(f"{result.pitfall} {label}{space}  ", "bold" if open_ else "")]
         if not said_of_all(result):
             others = sum(each.outcome is finding.outcome for each in result.by_deployment.values()) - 1
             spans.append((f"[{plain(name, 40)}{f' +{others}' if others else ''}] ", "cyan"))
         spans.append((plain(finding.summary.in_(self.language), 300), ""))
-        if finding.strength is not None:
-            spans.append((aside(STRENGTHS[finding.strength].in_(self.language), self.language), "dim"))
         gap = self._indent - cells(outcome)
+        strength = STRENGTHS[finding.strength].in_(self.language) if finding.strength else ""
         self._flow(
-            spans, lead=(outcome, _STYLES[result.outcome]), gap=gap, end=plain(finding.where or "", 200)
+            spans,
+            lead=(outcome, _STYLES[result.outcome]),
+            gap=gap,
+            end=plain(finding.where or "", 200) or strength,
+            end_must=result.outcome is Outcome.FAIL,
         )
         if finding.remedy is not None and result.outcome is Outcome.FAIL:
             self._labelled("fix", finding.remedy.in_(self.language))
         if finding.needs is not None and result.outcome in (Outcome.UNPROVEN, Outcome.ERROR):
-            self._labelled("needs", finding.needs.in_(self.language))
+            self._labelled("needs", finding.needs.in_(self.language), short=not self.verbose)
 
     def remarks(self, deployment: Deployment, *, named: bool) -> None:
         prefix = f"[{plain(deployment.name, 40)}] " if named else ""
@@ -125,6 +140,8 @@ class _Page:
         if report.run_path is not None:
             kept = f"{self._ui('kept')} {plain(report.run_path, 300)}"
         self._flow([(kept, "dim")])
+        if self.cut:
+            self._flow([(self._ui("cut"), "dim")])
         self._flow([(EXIT[report.verdict].in_(self.language), "dim")])
 
     @property
@@ -139,9 +156,14 @@ class _Page:
 
         self.lines.append(Line())
 
-    def _labelled(self, label: str, text: str) -> None:
+    def _labelled(self, label: str, text: str, *, short: bool = False) -> None:
         lead = (self._ui(label) + self._colon, "bold")
-        self._flow([(plain(text, 400), "")], lead=lead, at=self._indent)
+        text = plain(text, 400)
+        room = self.width - self._indent - cells(lead[0])
+        if short and len(wrap(text, room)) > 1:
+            start, end = wrap(text, room - 2)[0]
+            text, self.cut = text[start:end].rstrip(",;:，；：") + " …", True
+        self._flow([(text, "")], lead=lead, at=self._indent)
 
     def _flow(
         self,
@@ -151,8 +173,12 @@ class _Page:
         gap: int = 0,
         at: int = 0,
         end: str = "",
+        end_must: bool = True,
     ) -> None:
-        """`lead` at column `at`, then `spans` wrapped to its right; `end` at the right edge where it fits."""
+        """`lead` at column `at`, then `spans` wrapped to its right; `end` at the right edge.
+
+        Where `end` does not fit it takes a line of its own if it `end_must`, else it is left out.
+        """
         from rich.text import Text as Line
 
         body = Line.assemble(*spans)
@@ -164,6 +190,8 @@ class _Page:
         if end:
             end = end_that_fits(end, self.width - indent)
             room = self.width - cells(self.lines[-1].plain) - cells(end)
+            if room < 2 and not end_must:
+                return
             if room < 2:
                 room = self.width - cells(end)
                 self.lines.append(Line())

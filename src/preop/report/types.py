@@ -29,6 +29,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     deployments: tuple[Deployment, ...]
     results: tuple[PitfallResult, ...]
     titles: dict[str, Text]
+    """What goes wrong in each, as a heading."""
+    labels: dict[str, Text] = {}
+    """Each one's subject in a word or two, for the narrow column of the terminal; its title where missing."""
     reads: dict[str, tuple[str, ...]] = {}
     records: tuple[Record, ...] = ()
     """All valid evidence, newest last."""

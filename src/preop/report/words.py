@@ -9,9 +9,11 @@ from preop.text import Language, Text
 __all__ = [
     "ADVICE",
     "CHARTS_NEED",
+    "COUNTED",
     "EXIT",
     "GROUPS",
     "ITEMS",
+    "MARKS",
     "OUTCOMES",
     "SET_BY",
     "STRENGTHS",
@@ -34,6 +36,26 @@ OUTCOMES = {
     Outcome.PASS: Text("PASS", "通过"),
     Outcome.NOT_APPLICABLE: Text("N/A", "不适用"),
 }
+
+MARKS = {
+    Outcome.FAIL: Text("FAIL", "不通过"),
+    Outcome.ERROR: Text("ERROR", "出错"),
+    Outcome.UNPROVEN: Text("?", "？"),
+    Outcome.WAIVED: Text("waived", "豁免"),
+    Outcome.PASS: Text("ok", "通过"),
+    Outcome.NOT_APPLICABLE: Text("n/a", "不适用"),
+}
+"""The outcomes in the terminal's first column."""
+
+COUNTED = {
+    Outcome.FAIL: Text("fail", "项不通过"),
+    Outcome.ERROR: Text("error", "项出错"),
+    Outcome.UNPROVEN: Text("not proven", "项未证实"),
+    Outcome.WAIVED: Text("waived", "项豁免"),
+    Outcome.PASS: Text("pass", "项通过"),
+    Outcome.NOT_APPLICABLE: Text("n/a", "项不适用"),
+}
+"""The outcomes after a number."""
 
 VERDICTS = {
     Verdict.GO: Text("GO", "GO 可以上线"),
@@ -131,6 +153,10 @@ UI = {
         "TTFT 与 TPOT 单位为毫秒；样本不足以给出该分位数时为 —",
     ),
     "explain": Text("more", "详情"),
+    "cut": Text(
+        "lines cut at … stand whole with --verbose, in --format json and in the HTML report",
+        "以 … 截断的内容可用 --verbose、--format json 或 HTML 报告查看全文",
+    ),
     "more_in_json": Text("more in the JSON document", "条见 JSON 文档"),
     "checklist": Text("Pre-deployment checklist for LLM inference", "推理部署前自检清单"),
     "unticked": Text(

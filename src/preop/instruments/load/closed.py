@@ -41,8 +41,10 @@ class LevelRun:
     """In the order they ended, failed ones included."""
     uncounted: list[Response] = field(default_factory=list)
     """The first wave, and what was torn down at the end (`end_ns` None): load, but no sample."""
+    out_of_time: bool = False
+    """The time was over before all requests that were asked for had ended."""
     unfinished: int = 0
-    """Counted requests that were still running when the time was over."""
+    """Counted requests that were still running then."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
     """CPU time of the event loop's thread."""
@@ -70,7 +72,7 @@ async def run_level(
         async with asyncio.timeout(limit_s):
             await level.complete.wait()
     except TimeoutError:
-        level.run.unfinished = level.running
+        level.run.out_of_time, level.run.unfinished = True, level.running
     finally:
         for task in (ticker, *workers):
             task.cancel()

@@ -134,7 +134,7 @@ def _voided(
         return f"{failed} of {total} requests failed, most of them: {causes.most_common(1)[0][0]}"
     least = least_samples(0.50)
     if total < least:
-        ended = f" when the time was over ({run.unfinished} more were running)" if run.unfinished else ""
+        ended = f" when the time was over ({run.unfinished} more were running)" if run.out_of_time else ""
         asked = f" of {run.asked}" if run.asked else ""
         return f"{total}{asked} requests had finished{ended}; a median takes {least}"
     if effective is not None and effective < MIN_EFFECTIVE * run.concurrency:

@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P01",
     slug="quantization-quality",
+    label=Text("business eval", "业务评测"),
     title=Text("Quantized without a business evaluation", "量化后未做业务评测"),
     least=Strength.MEASURED,
     judge=judge,

@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P02",
     slug="tokenizer-parity",
+    label=Text("tokenizer", "分词一致"),
     title=Text("Tokenizer differs from training", "分词与训练时不一致"),
     least=Strength.MEASURED,
     judge=judge,

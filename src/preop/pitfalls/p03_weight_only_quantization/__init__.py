@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P03",
     slug="weight-only-quantization",
+    label=Text("weight-only quant", "仅权重量化"),
     title=Text("Weight-only quantization that does not pay", "仅权重量化没有收益"),
     least=Strength.COMPUTED,
     judge=judge,

@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P04",
     slug="concurrency-latency",
+    label=Text("concurrency", "并发延迟"),
     title=Text("Single-request latency quoted as production latency", "把单请求延迟当成生产延迟"),
     least=Strength.MEASURED,
     judge=judge,

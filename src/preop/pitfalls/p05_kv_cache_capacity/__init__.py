@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P05",
     slug="kv-cache-capacity",
+    label=Text("KV cache", "KV 缓存"),
     title=Text("KV cache too small for long conversations", "KV cache 容量不足"),
     least=Strength.COMPUTED,
     judge=judge,

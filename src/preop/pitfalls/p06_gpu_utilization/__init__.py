@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P06",
     slug="gpu-utilization",
+    label=Text("GPU metrics", "GPU 指标"),
     title=Text("GPU utilization as the only metric", "用 GPU 利用率当唯一指标"),
     least=Strength.MEASURED,
     judge=judge,

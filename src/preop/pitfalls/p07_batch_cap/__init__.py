@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P07",
     slug="batch-cap",
+    label=Text("batch cap", "批上限"),
     title=Text("Batch cap beyond the latency knee", "并发上限越过延迟拐点"),
     least=Strength.MEASURED,
     judge=judge,

@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P08",
     slug="speculative-decoding",
+    label=Text("speculation", "投机解码"),
     title=Text("Speculative decoding at large batch", "大 batch 下使用投机解码"),
     least=Strength.MEASURED,
     judge=judge,

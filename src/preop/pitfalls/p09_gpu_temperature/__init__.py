@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P09",
     slug="gpu-temperature",
+    label=Text("GPU heat", "GPU 温度"),
     title=Text("GPU temperature not watched", "没监控 GPU 温度"),
     least=Strength.MEASURED,
     judge=judge,

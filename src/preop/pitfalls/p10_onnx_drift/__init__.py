@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P10",
     slug="onnx-drift",
+    label=Text("ONNX drift", "ONNX 漂移"),
     title=Text("ONNX export never verified", "导出 ONNX 后没有校验"),
     least=Strength.MEASURED,
     judge=judge,

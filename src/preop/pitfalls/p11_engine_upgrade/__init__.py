@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P11",
     slug="engine-upgrade",
+    label=Text("engine upgrade", "引擎升级"),
     title=Text("Engine upgraded without regression tests", "跨版本升级引擎没跑回归"),
     least=Strength.MEASURED,
     judge=judge,

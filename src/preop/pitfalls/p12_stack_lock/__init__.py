@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P12",
     slug="stack-lock",
+    label=Text("stack lock", "软件栈锁定"),
     title=Text("CUDA stack not the locked one", "CUDA 软件栈与锁定的不一致"),
     least=Strength.MEASURED,
     judge=judge,

@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P13",
     slug="gpu-sharing",
+    label=Text("GPU sharing", "GPU 共享"),
     title=Text("Models share a GPU without quotas", "多模型共享 GPU 没有配额"),
     least=Strength.DECLARED,
     judge=judge,

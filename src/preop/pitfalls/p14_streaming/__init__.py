@@ -12,6 +12,7 @@ __all__ = ["PITFALL"]
 PITFALL = Pitfall(
     id="P14",
     slug="streaming",
+    label=Text("streaming", "流式输出"),
     title=Text("Streaming by polling instead of SSE", "流式响应没用 SSE 而是轮询"),
     least=Strength.MEASURED,
     judge=judge,

@@ -10,6 +10,7 @@ from preop.text import Text
 PITFALL = Pitfall(
     id="P15",
     slug="long-context",
+    label=Text("long context", "长上下文"),
     title=Text("Context beyond what the model reads", "上下文超出模型原生支持"),
     least=Strength.MEASURED,
     judge=judge,

@@ -17,6 +17,7 @@ from typing import Any
 
 from preop.evidence import Strength
 from preop.findings import Finding, Item
+from preop.pitfalls.clip import clip
 from preop.pitfalls.length import (
     Native,
     Scaling,
@@ -97,7 +98,7 @@ def _beyond_native(
         )
     if not native.is_sure:
         return unproven(
-            Text(f"{pair} by the tokenizer's own limit", f"{pair_zh}（来自 tokenizer 自身的限制）"),
+            Text(f"{pair} by the tokenizer's limit", f"{pair_zh}（来自 tokenizer 自身的限制）"),
             needs=_needles(asked),
             strength=Strength.DECLARED,
             evidence=evidence,
@@ -150,7 +151,7 @@ def _scaled(
     if refused and allowed is False and version is not None and version >= _YARN_RAISES_NOTHING:
         return failed(
             Text(
-                f"{version_name(case)} refuses {grouped(asked)}: YaRN leaves its limit at {grouped(limit)}",
+                f"{clip(version_name(case))} refuses {grouped(asked)}: YaRN keeps the limit {grouped(limit)}",
                 f"{version_name(case)} 会拒绝 {grouped(asked)}：YaRN 不再提高其上限 {grouped(limit)}",
             ),
             Strength.DECLARED,
@@ -158,11 +159,12 @@ def _scaled(
             evidence=[*evidence, item("engine_version", case.fact("engine_version"))],
             where=where,
         )
-    by = f"{scaling.type} scaling" if reach is None else f"{scaling.type} scaling to {reach}"
-    by_zh = f"{scaling.type} 扩展" if reach is None else f"{scaling.type} 扩展到 {reach}"
+    kind = clip(scaling.type, 16)
+    by = f"{kind} scaling" if reach is None else f"{kind} scaling to {reach}"
+    by_zh = f"{kind} 扩展" if reach is None else f"{kind} 扩展到 {reach}"
     return unproven(
         Text(
-            f"{grouped(asked)} by {by}: needles not measured",
+            f"{grouped(asked)} by {by}: not measured",
             f"{grouped(asked)} 依靠 {by_zh}：尚未做 needle 测试",
         ),
         needs=_needles(asked),

@@ -1,0 +1,106 @@
+"""Which engine a command starts, and where its own arguments begin."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from preop.deployment.types import Word
+from preop.engines import identify
+from preop.errors import InputError, PreopError
+from preop.facts import Origin
+
+from .commandline import words
+
+
+@pytest.mark.parametrize(
+    ("command", "engine", "first"),
+    [
+        ("vllm serve M --port 1", "vllm", "M"),
+        ("/opt/venv/bin/vllm serve M", "vllm", "M"),
+        ("python -m vllm.entrypoints.openai.api_server --model M", "vllm", "--model"),
+        ("python3.12 -u -m vllm.entrypoints.openai.api_server --model M", "vllm", "--model"),
+        ("python3 -m vllm.entrypoints.cli.main serve M", "vllm", "M"),
+        ("python3 -W ignore -m vllm.entrypoints.cli.main serve M", "vllm", "M"),
+        ("uv run vllm serve M", "vllm", "M"),
+        ("uv run --with vllm --python 3.12 vllm serve M", "vllm", "M"),
+        ("uvx vllm serve M", "vllm", "M"),
+        ("poetry run python -m vllm.entrypoints.openai.api_server --model M", "vllm", "--model"),
+        ("llama-server -m M", "llama.cpp", "-m"),
+        ("./build/bin/llama-server -m M", "llama.cpp", "-m"),
+        ("/app/llama-server -m M", "llama.cpp", "-m"),
+        ("llama-server.exe -m M", "llama.cpp", "-m"),
+        ("llama serve -m M", "llama.cpp", "-m"),
+        ("python -m llama_cpp.server --model M", "llama-cpp-python", "--model"),
+        ("sglang serve M", "sglang", "M"),
+        ("python3 -m sglang.launch_server --model-path M", "sglang", "--model-path"),
+        ("text-generation-launcher --model-id M", "tgi", "--model-id"),
+        ("trtllm-serve M", "tensorrt-llm", "M"),
+        ("trtllm-serve serve M", "tensorrt-llm", "M"),
+        ("env A=B HF_HOME=/x vllm serve M", "vllm", "M"),
+        ("env -u HTTP_PROXY vllm serve M", "vllm", "M"),
+        ("CUDA_VISIBLE_DEVICES=0,1 VLLM_USE_V1=1 vllm serve M", "vllm", "M"),
+        ("exec vllm serve M", "vllm", "M"),
+        ("nohup vllm serve M", "vllm", "M"),
+        ("sudo -E -u llm vllm serve M", "vllm", "M"),
+        ("numactl -N 0 -m 0 vllm serve M", "vllm", "M"),
+        ("numactl --cpunodebind=0 --membind=0 llama-server -m M", "llama.cpp", "-m"),
+        ("timeout 60 vllm serve M", "vllm", "M"),
+        ("taskset -c 0-7 llama-server -m M", "llama.cpp", "-m"),
+        ("nice -n 10 vllm serve M", "vllm", "M"),
+        ("conda run -n vllm --no-capture-output vllm serve M", "vllm", "M"),
+    ],
+)
+def test_the_engine_and_the_start_of_its_arguments(command: str, engine: str, first: str) -> None:
+    texts = shlex.split(command)
+    found = identify(words(*texts))
+    assert found is not None
+    assert found.engine == engine
+    assert texts[found.arguments_at] == first
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["nginx -g x", "python app.py", "python -m http.server", "echo vllm serve", "sleep 1", "$RUN serve M"],
+)
+def test_what_starts_no_known_engine(command: str) -> None:
+    assert identify(words(*command.split())) is None
+
+
+@pytest.mark.parametrize("command", ["vllm bench serve --model M", "vllm chat", "sglang generate", "vllm"])
+def test_a_subcommand_that_does_not_serve_is_refused(command: str) -> None:
+    with pytest.raises(InputError, match="serve` was expected"):
+        identify(words(*command.split()))
+
+
+def test_two_engines_in_one_command_are_refused() -> None:
+    with pytest.raises(InputError, match="one engine to a command was expected"):
+        identify(words("vllm", "serve", "M", "vllm", "serve", "N"))
+
+
+def test_a_flag_value_that_is_named_like_an_engine_is_a_value() -> None:
+    found = identify(words("vllm", "serve", "M", "--served-model-name", "llama-server"))
+    assert found is not None and found.engine == "vllm"
+
+
+_TEXT = st.one_of(
+    st.none(),
+    st.text(max_size=8),
+    st.sampled_from(
+        ["vllm", "serve", "python", "-m", "sglang", "env", "sudo", "--", "A=b", "uv", "run", "-c"]
+    ),
+)
+
+
+@settings(max_examples=3000, deadline=None)
+@given(st.lists(_TEXT, max_size=8))
+def test_any_words_give_an_answer_or_a_preop_error(texts: list[str | None]) -> None:
+    given_words = [Word(text, Origin("argument", "x")) for text in texts]
+    try:
+        found = identify(given_words)
+    except PreopError:
+        return
+    assert found is None or 0 < found.arguments_at <= len(given_words)
