@@ -146,6 +146,17 @@ def test_a_parked_service_is_no_deployment_and_is_named(
         read_compose(tmp_path, f"services:\n{parked}", environment=environment)
 
 
+def test_each_replica_is_an_engine_on_the_same_gpu(tmp_path: Path) -> None:
+    gpu = "gpus: [{driver: nvidia, device_ids: ['0']}]"
+    text = f"{ONE}    command: --model m --gpu-memory-utilization 0.6\n    {gpu}\n    "
+    for replicas in ("deploy: {replicas: 2}", "scale: 2"):
+        found = read_compose(tmp_path, text + replicas)
+        assert [(each.name, each.fact("gpu_ids").value) for each in found] == [("a", ["0"]), ("a-2", ["0"])]
+    many = read_compose(tmp_path, text + "scale: 100000")
+    assert len(many) == 8
+    assert "has 100000 replicas" in said(many[0])
+
+
 def test_an_active_profile_runs(tmp_path: Path) -> None:
     text = f"{ONE}    command: --model m\n    profiles: [dev, gpu]\n"
     assert len(read_compose(tmp_path, text, environment={"COMPOSE_PROFILES": "gpu"})) == 1
@@ -183,6 +194,7 @@ def test_a_comment_inside_a_string_command_is_neither_fact_nor_nothing(tmp_path:
 
 
 def test_environment_in_every_form(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("\n")
     (tmp_path / "a.env").write_text('VLLM_ALLOW_LONG_MAX_MODEL_LEN="1"\nCUDA_VISIBLE_DEVICES=5\n')
     text = f"{ONE}    command: --model m\n    env_file: a.env\n    environment:\n      "
     for form in ("CUDA_VISIBLE_DEVICES: '2,3'", "- CUDA_VISIBLE_DEVICES=2,3", "- CUDA_VISIBLE_DEVICES"):
@@ -289,6 +301,12 @@ def test_an_unknown_neighbour_on_the_gpu_is_named(tmp_path: Path) -> None:
     )
     assert "service comfy takes a GPU too" in said(deployment)
     assert "metrics" not in said(deployment)
+
+
+def test_an_override_beside_the_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "compose.override.yml").write_text("services: {a: {command: --model other}}")
+    (deployment,) = read_compose(tmp_path, f"{ONE}    command: --model m\n")
+    assert "compose.override.yml is beside compose.yml" in said(deployment)
 
 
 def test_a_built_image_leaves_the_version_open(tmp_path: Path) -> None:

@@ -115,6 +115,11 @@ def test_a_removed_flag_is_told_from_a_misspelled_one(flag: str) -> None:
     assert note.kind == "removed-flag" and note.suggestion
 
 
+def test_an_unknown_switch_takes_no_value() -> None:
+    parsed = read("vllm", "--disable-log-requests", "M", "--max-num-seqs", "8")
+    assert flags_of(parsed) == {"model": "M", "max-num-seqs": 8}
+
+
 def test_an_ambiguous_beginning_is_no_flag() -> None:
     (note,) = read("vllm", "M", "--enable-l", version="0.32.0").notes
     assert note.kind == "unknown-flag" and (note.suggestion or "").startswith("one of --enable-l")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ class ComposeFile:
 
     services: dict[str, Found]
     """By service name: those that run, engines or not."""
+    replicas: dict[str, int]
+    """How many containers each of them has."""
     parked: tuple[Note, ...]
     """Why services do not run."""
     hidden: tuple[str, ...] = ()
@@ -80,14 +83,16 @@ class _Reader:
     def _dotenv(self, environment: Mapping[str, str]) -> dict[str, str]:
         beside = self._path.parent / ".env"
         variables: dict[str, str] = {}
-        if beside.is_file() and beside.stat().st_size:
-            found = parse_env(read_text(beside, "an environment file"), ".env", quotes=True)
+        if beside.is_file():
+            text = read_text(beside, "an environment file", may_be_empty=True)
+            found = parse_env(text, str(beside), quotes=True)
             variables = {name: value.text for name, value in found.items() if not value.holes}
         return {**variables, **environment}
 
     def read(self) -> ComposeFile:
         active = {name.strip() for name in self._variables.get("COMPOSE_PROFILES", "").split(",")}
         services: dict[str, Found] = {}
+        replicas: dict[str, int] = {}
         parked: list[Note] = []
         for name, node in self._services.items():
             service = self._service(name, _mapping(node, f"service {name}"))
@@ -96,8 +101,9 @@ class _Reader:
                 parked.append(Note("other", f"service {name} does not run: {why}", node.where))
             else:
                 services[name] = self._found(service)
+                replicas[name] = self._replicas(service)
         hidden = (f"{self._included.where}: included files are not read",) if self._included else ()
-        return ComposeFile(services, tuple(parked), hidden)
+        return ComposeFile(services, replicas, tuple(parked), hidden)
 
     # services
 
@@ -137,12 +143,16 @@ class _Reader:
             return (
                 f"only in profile {', '.join(profiles)}, which is not active (COMPOSE_PROFILES turns one on)"
             )
+        return "it has 0 replicas" if self._replicas(service) == 0 else None
+
+    def _replicas(self, service: _Service) -> int:
+        """How many containers the service has: `scale` or `deploy.replicas`, 1 where that cannot be told."""
         deploy = service.get("deploy")
-        replicas = deploy.get("replicas") if isinstance(deploy, Map) else None
-        for label, value in (("deploy.replicas", replicas), ("scale", service.get("scale"))):
-            if isinstance(value, Scalar) and self._text(value) == "0":
-                return f"{label} is 0"
-        return None
+        for value in (service.get("scale"), deploy.get("replicas") if isinstance(deploy, Map) else None):
+            text = self._text(value)
+            if text is not None and re.fullmatch(r"\d{1,6}", text):
+                return int(text)
+        return 1
 
     def _found(self, service: _Service) -> Found:
         hidden = list(service.hidden)

@@ -16,11 +16,11 @@ MAX_BYTES = 20 * 1024 * 1024
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*(=)?[ \t]*(.*)\Z")
 
 
-def read_text(path: Path, expected: str) -> str:
+def read_text(path: Path, expected: str, *, may_be_empty: bool = False) -> str:
     """The text of a file.
 
     Raises `InputError` where there is no such file, or it is a folder, no ordinary file, over `MAX_BYTES`,
-    binary or empty. `expected` says what should have been there.
+    binary, or empty unless it may be. `expected` says what should have been there.
     """
     try:
         if path.is_dir():
@@ -36,7 +36,7 @@ def read_text(path: Path, expected: str) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be read: {reason}; expected {expected}") from None
-    if not data.strip():
+    if not data.strip() and not may_be_empty:
         raise InputError(f"{path}: is empty; expected {expected}")
     try:
         text = data.decode("utf-8-sig")
@@ -91,5 +91,5 @@ def read_env_file(
         there = False
     if not there:
         return {}, [f"environment file {path.text} is not here"]
-    tokens = parse_env(read_text(at, "an environment file"), path.text, quotes=quotes)
+    tokens = parse_env(read_text(at, "an environment file", may_be_empty=True), path.text, quotes=quotes)
     return {name: environment_word(name, value) for name, value in tokens.items()}, []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,10 +13,19 @@ from preop.deployment.options import ReadOptions
 from preop.deployment.types import Deployment, Note
 from preop.errors import InputError
 
+if TYPE_CHECKING:
+    from preop.deployment.command import Found
+    from preop.deployment.yaml_nodes import Map
+
 __all__ = ["ReadOptions", "read_targets"]
 
+MAX_REPLICAS = 8
 _EXPECTED = "a docker compose file or a shell script with a serve command"
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh"})
+_COMPOSE_NAMES = frozenset({"compose.yml", "compose.yaml", "docker-compose.yml", "docker-compose.yaml"})
+_ENGINE_KEYS = frozenset(
+    {"model", "max-model-len", "max_model_len", "tensor-parallel-size", "model-path", "served-model-name"}
+)
 _YAML_SUFFIXES = frozenset({".yml", ".yaml", ".json"})
 _SHELL_SUFFIXES = frozenset({".sh", ".bash", ".zsh", ".txt", ".cmd", ""})
 _MAPPING = re.compile(r"^(services|apiVersion|kind|x-[\w-]+|version|name)[ \t]*:", re.MULTILINE)
@@ -111,67 +121,80 @@ def _read_yaml(text: str, path: Path, options: ReadOptions) -> list[Deployment]:
         if len(documents) > 1:
             raise InputError(f"{documents[1].where}: a second document; expected one compose file")
         return _read_compose(first, path, options)
-    raise InputError(f"{path}: {_other_form(first.entries)}; expected {_EXPECTED}")
+    raise InputError(f"{path}: {_other_form(frozenset(first.entries))}; expected {_EXPECTED}")
 
 
-def _other_form(keys: Sequence[str] | dict[str, object] | object) -> str:
-    """What a mapping is that is no compose file."""
-    names = set(keys) if isinstance(keys, dict) else set()
+def _other_form(names: frozenset[str]) -> str:
+    """What a mapping with these keys is, that is no compose file."""
     if {"apiVersion", "kind"} <= names:
         return "a Kubernetes manifest, which preop does not read yet"
-    if "apiVersion" in names or "servingEngineSpec" in names:
+    if names & {"apiVersion", "servingEngineSpec"}:
         return "a Helm chart or its values, which preop does not read yet"
     if names & {"applications", "llm_configs"}:
         return "a Ray Serve config, which preop does not read yet"
     if names & {"architectures", "model_type", "hidden_size"}:
         return "a model's config.json (--model-path takes its folder)"
-    if names & {
-        "model",
-        "max-model-len",
-        "max_model_len",
-        "tensor-parallel-size",
-        "model-path",
-        "served-model-name",
-    }:
+    if names & _ENGINE_KEYS:
         return "an engine's own config file (give the command: preop check -- vllm serve --config FILE)"
     return "no form that preop knows"
 
 
-def _read_compose(document: object, path: Path, options: ReadOptions) -> list[Deployment]:
+def _read_compose(document: Map, path: Path, options: ReadOptions) -> list[Deployment]:
     from preop.deployment.command import launches, unwrap
     from preop.deployment.compose import read_compose
     from preop.deployment.resolve import resolve
-    from preop.deployment.yaml_nodes import Map
     from preop.engines.commands import NotServing
 
-    assert isinstance(document, Map)
     file = read_compose(document, path, options.environment)
     found: list[Deployment] = []
     others: list[str] = []
-    notes = [*file.parked, *(Note("hidden", reason) for reason in file.hidden)]
+    once = list(file.parked)
+    shared = [Note("hidden", reason) for reason in file.hidden] + _override(path)
     for name, service in file.services.items():
         try:
             launched = launches(unwrap(service), f"{path}: service {name}")
-        except NotServing:
+        except NotServing:  # a benchmark beside the servers
             launched = []
-        found += [resolve(launch, options, folder) for launch, folder in launched]
+        for launch, folder in launched:
+            # every replica is an engine of its own on the GPUs that the service asks for
+            copies = min(file.replicas[name], MAX_REPLICAS)
+            found += [resolve(launch, options, folder)] * copies
+            if copies < file.replicas[name]:
+                text = f"service {name} has {file.replicas[name]} replicas; the first {copies} are judged"
+                once.append(Note("other", text))
         if not launched:
             others.append(name)
-            image = service.image.head if service.image else ""
-            if service.gpus is not None and not re.search(r"exporter|dcgm|nvitop|smi", image):
-                where = str(service.gpus.origin) if service.gpus.origin else None
-                notes.append(
-                    Note(
-                        "other",
-                        f"service {name} takes a GPU too, and preop does not know what it runs",
-                        where,
-                    )
-                )
+            shared += _stranger(name, service)
     if not found:
         said = [f"{', '.join(others)} start no engine that preop knows"] if others else []
         said += [note.message for note in file.parked]
         raise InputError(f"{path}: no service to judge: {'; '.join(said) or 'there are none'}")
-    return [msgspec.structs.replace(each, notes=(*each.notes, *notes)) for each in found]
+    noted = [msgspec.structs.replace(each, notes=(*each.notes, *shared)) for each in found]
+    noted[0] = msgspec.structs.replace(noted[0], notes=(*noted[0].notes, *once))
+    return noted
+
+
+def _stranger(name: str, service: Found) -> list[Note]:
+    """A service that takes a GPU for something preop does not know; those that only watch it do not count."""
+    image = service.image.head if service.image else ""
+    if service.gpus is None or re.search(r"exporter|dcgm|nvitop|nvidia-smi", image):
+        return []
+    text = f"service {name} takes a GPU too, and preop does not know what it runs"
+    return [Note("other", text, str(service.gpus.origin) if service.gpus.origin else None)]
+
+
+def _override(path: Path) -> list[Note]:
+    """The file that `docker compose up` would lay over this one by itself."""
+    if path.name not in _COMPOSE_NAMES:
+        return []
+    for suffix in (".yml", ".yaml"):
+        beside = path.with_name(f"{path.stem}.override{suffix}")
+        if beside.is_file():
+            text = (
+                f"{beside.name} is beside {path.name}: `docker compose up` lays it over, and it is not read"
+            )
+            return [Note("other", text, suggestion="docker compose config > all.yml, and check all.yml")]
+    return []
 
 
 def _unique(found: list[Deployment]) -> list[Deployment]:

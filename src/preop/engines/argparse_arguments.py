@@ -24,6 +24,7 @@ from preop.facts import Origin
 __all__ = ["read_arguments"]
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
+_SWITCH = re.compile(r"--(enable|disable|no|use|worker-use|engine-use|trust|skip|return)-")
 _LEVELS = {"0", "1", "2", "3"}
 
 
@@ -69,7 +70,7 @@ def _take_config(state: Reading, words: list[Word], read_config: Callable[[str],
     rest = words[:at] + words[at + 2 :]
     if path.text is None:
         state.hide(Word(None, path.origin, f"the config file cannot be seen ({path.note or 'hidden'})"))
-        return rest
+        return rest if path.single else [*words[:at], path, *words[at + 2 :]]
     shown = state.shown("", path.text)
     found = read_config(path.text) if read_config else None
     if not isinstance(found, Mapping):
@@ -289,7 +290,7 @@ def _option(state: Reading, word: Word, words: list[Word], at: int) -> int:
         if explicit is not None:
             state.keep(text, msgspec.structs.replace(word, text=explicit))
             return at
-        after = _past_value(state, words, at)
+        after = _past_value(state, text, words, at)
         if after > at:
             state.keep(text, words[at])
         return after
@@ -338,12 +339,15 @@ def _at_flag(value: Word, flag: Word) -> Word:
     return value if value.origin.where else msgspec.structs.replace(value, origin=flag.origin)
 
 
-def _past_value(state: Reading, words: list[Word], at: int) -> int:
-    """After an unknown flag: past one word that looks like its value, unless it may be the model."""
-    if at < len(words):
-        text = words[at].text
-        may_be_model = state.engine == "vllm" and not state.in_config
-        is_last_hope = may_be_model and state.table.positional not in state.given and at + 1 == len(words)
-        if text is not None and _is_value(text) and not is_last_hope:
-            return at + 1
-    return at
+def _past_value(state: Reading, name: str, words: list[Word], at: int) -> int:
+    """After an unknown flag: past one word that looks like its value.
+
+    Not after a name like a switch's, and not past the last word where that may be vLLM's model.
+    """
+    if at == len(words) or _SWITCH.match(name):
+        return at
+    text = words[at].text
+    may_be_model = state.engine == "vllm" and not state.in_config
+    if may_be_model and state.table.positional not in state.given and at + 1 == len(words):
+        return at
+    return at + 1 if text is not None and _is_value(text) else at

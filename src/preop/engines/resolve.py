@@ -83,18 +83,18 @@ class _Source:
         """The fact that the first of `names` that is set gives; where none is set, their default."""
         if self.flags is None:
             return unknown(f"preop has no table of the flags of {label(self.engine)}")
-        for name in names:
+        candidates = [found for name in names if (found := find(self.flags, name)) is not None]
+        for name in (
+            *(name for name, _ in candidates),
+            *names,
+        ):  # a flag of an older version has no candidate
             if name in self.parsed.given:
                 return _of_given(self.parsed.given[name])
-        candidates = [found for name in names if (found := find(self.flags, name)) is not None]
         if not candidates:
             why = f"{label(self.engine, self.flags.version)} has no flag for it"
             if self.exact is None:
                 return unknown(why)
             return known(None, "default", Origin("default", label(self.engine, self.exact.version)), note=why)
-        for name, _ in candidates:
-            if name in self.parsed.given:
-                return _of_given(self.parsed.given[name])
         for name, flag in candidates:
             if flag.environment and (fact := self._of_environment(name, flag)) is not None:
                 return fact
@@ -105,14 +105,7 @@ class _Source:
     @staticmethod
     def _telling(candidates: list[tuple[str, Flag]]) -> tuple[str, Flag]:
         """Of several flags unset, the one whose default says most: a value, then none, then unknown."""
-
-        def rank(candidate: tuple[str, Flag]) -> int:
-            flag = candidate[1]
-            return (
-                0 if flag.how == "literal" and flag.default is not None else 1 if flag.how == "literal" else 2
-            )
-
-        return min(candidates, key=rank)
+        return min(candidates, key=lambda found: (found[1].how != "literal", found[1].default is None))
 
     def _default(self, name: str, flag: Flag) -> Fact:
         assert self.flags is not None

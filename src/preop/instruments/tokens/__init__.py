@@ -29,8 +29,8 @@ def _missing(job: Job) -> Text | None:
         and not _is_path(job.deployment.fact("model").value)
     ):
         return Text(
-            en="give the training side's tokenizer: --tokenizer PATH (tokenizer.json, its folder, or a GGUF file)",
-            zh="请给出训练侧的分词器：--tokenizer PATH（tokenizer.json、其目录或 GGUF 文件）",
+            en="give the training side's tokenizer: --tokenizer PATH (tokenizer.json, its folder, or GGUF)",
+            zh="请给出训练侧的分词器：--tokenizer PATH（tokenizer.json、其目录或 GGUF）",
         )
     return None
 

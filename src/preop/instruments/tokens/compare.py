@@ -15,11 +15,11 @@ __all__ = ["plain_difference", "special_difference"]
 
 _FIXES = {
     "prefix-space": "the engine and the reference disagree on a space before the text (add_prefix_space)",
-    "normalizer": "the engine and the reference disagree on Unicode normalization: serve the reference's tokenizer.json",
+    "normalizer": "the engine and the reference disagree on Unicode normalization",
     "added-token": "the engine and the reference disagree on which texts are special tokens",
     "vocabulary": "the engine serves another vocabulary: serve the reference's tokenizer files",
     "pre-tokenizer": "the engine cuts text by another rule",
-    "double-bos": "the engine adds a BOS that is there already: turn add_bos off, or take it out of the template",
+    "double-bos": "the engine adds a BOS that is there already: turn add_bos off, or take it out of the text",
     "unexpected-bos": "the engine adds a BOS that the reference does not",
     "missing-bos": "the engine leaves out the BOS that the reference adds",
     "unexpected-eos": "the engine adds an EOS that the reference does not",
@@ -84,7 +84,7 @@ def _prefix_space(reference: Reference, text: str, expected: list[int], candidat
 
 def _normalizer(reference: Reference, text: str, expected: list[int], candidate: list[int]) -> str | None:
     for form in ("NFC", "NFKC", "NFD", "NFKD"):
-        changed = unicodedata.normalize(form, text)  # type: ignore[arg-type]  # a literal of the four
+        changed = unicodedata.normalize(form, text)
         if changed != text and reference.encode(changed) == candidate:
             return f"the engine normalizes text to {form} and the reference does not"
     normalizer = reference.tokenizer.normalizer

@@ -63,13 +63,13 @@ def tokenizer_of(vocabulary: Vocabulary) -> Any:
 
     if vocabulary.model != "gpt2":
         raise InstrumentError(
-            f"a tokenizer of the kind `{vocabulary.model}` cannot be built from a GGUF file yet (byte-level BPE, "
-            "`gpt2`, can): give the tokenizer.json by --tokenizer"
+            f"a tokenizer of the kind `{vocabulary.model}` is not supported from a GGUF file, only byte-level "
+            "BPE (`gpt2`): give the tokenizer.json by --tokenizer"
         )
     pre = vocabulary.pre or "default"
     if pre not in PRE_TOKENIZERS:
         raise InstrumentError(
-            f"the pre-tokenizer `{pre}` of this GGUF file is not known: give the tokenizer.json by --tokenizer"
+            f"this GGUF file's pre-tokenizer `{pre}` is not supported: give the tokenizer.json by --tokenizer"
         )
     merges = []
     for merge in vocabulary.merges:
