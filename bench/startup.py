@@ -51,7 +51,8 @@ def main() -> int:
     runs = parser.parse_args().runs
     preop = str(Path(sys.executable).with_name("preop"))
     print(
-        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {runs} rounds"
+        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, "
+        f"{runs} rounds"
     )
     print(f"{'command':<46} {'median':>9} {'ratio to `python -c pass`':>26}")
     within = True

@@ -89,6 +89,8 @@ def test_an_unknown_running_value_denies_nothing() -> None:
         ("kv_cache_dtype", "fp8", "fp8_e4m3"),
         ("kv_cache_dtype", "fp8_e4m3", "fp8_e4m3fn"),
         ("kv_cache_dtype", "auto", "bfloat16"),
+        ("kv_cache_dtype", "bfloat16", "auto"),
+        ("speculative", {"method": "ngram"}, True),
         ("quantization", "awq", "awq_marlin"),
         ("quantization", "compressed-tensors", "compressed_tensors"),
         ("gpu_memory_fraction", 0.9, 0.9000001),
@@ -117,6 +119,7 @@ def test_the_same_in_other_words_is_no_contradiction(name: str, value: Any, runn
         ("dtype", "float16", "bfloat16"),
         ("kv_cache_dtype", "fp8_e5m2", "fp8_e4m3"),
         ("kv_cache_dtype", "fp8", "bfloat16"),
+        ("kv_cache_dtype", "fp8", "auto"),
         ("quantization", "awq", "gptq"),
         ("gpu_memory_fraction", 0.9, 0.5),
         ("max_num_seqs", 256, 255),
@@ -153,6 +156,17 @@ def test_another_engine_is_a_contradiction_and_none_of_its_values_are_taken() ->
     joined = join(declared("vllm", max_num_seqs=8), live("sglang", max_num_seqs=4))
     assert denied(joined) == ["engine"]
     assert joined.fact("max_num_seqs").value == 8
+
+
+def test_another_model_is_judged_by_its_own_files() -> None:
+    command = ("vllm", "serve", "Qwen/Qwen2.5-7B-Instruct")
+    joined = join(read_command(*command), live(model="Qwen/Qwen2.5-0.5B-Instruct"))
+    assert denied(joined) == ["model"]
+    assert joined.model is None or "0.5B" in joined.model.name
+
+
+def test_a_path_that_holds_no_model_breaks_nothing() -> None:
+    assert from_live(live(model="/etc/hostname")).model is None
 
 
 def test_a_deployment_from_the_endpoint_alone() -> None:

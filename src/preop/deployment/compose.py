@@ -286,7 +286,7 @@ class _Reader:
         runtime = service.get("runtime")
         if isinstance(runtime, Scalar):
             asked.append(gpus.from_runtime(interpolate(runtime, self._variables), environment))
-        return gpus.pick(asked)
+        return gpus.pick(asked) or gpus.from_nvidia_variable(environment)
 
     def _reservation(self, node: Node, is_gpu: bool = False) -> GpuRequest | None:
         """One entry under `reservations.devices`; None where it is no GPU."""

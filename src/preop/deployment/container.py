@@ -77,7 +77,7 @@ class ContainerRun:
     def gpus(self) -> GpuRequest | None:
         """The accelerators asked for."""
         runtimes = (gpus.from_runtime(value, self.environment) for value in self._runtimes)
-        return gpus.pick([*self._gpus, *runtimes])
+        return gpus.pick([*self._gpus, *runtimes]) or gpus.from_nvidia_variable(self.environment)
 
     def _read_options(self, tokens: Sequence[Token], i: int) -> int:
         """Take in the options from `i` on; the index of the image."""

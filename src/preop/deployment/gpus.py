@@ -17,6 +17,7 @@ __all__ = [
     "from_device",
     "from_environment",
     "from_gpus_flag",
+    "from_nvidia_variable",
     "from_runtime",
     "pick",
     "vendor_of",
@@ -109,14 +110,21 @@ def from_device(value: Token) -> GpuRequest | None:
 def from_runtime(value: Token, environment: Mapping[str, Word]) -> GpuRequest | None:
     """The container runtime `nvidia` or `habana`; which GPUs is NVIDIA_VISIBLE_DEVICES' to say."""
     vendor = vendor_of(value.head)
-    visible = environment.get("NVIDIA_VISIBLE_DEVICES")
     if vendor == "unknown":
         return None
-    if vendor != "nvidia" or visible is None or visible.text is None:
-        return GpuRequest(vendor, None, None, value.origin)
-    if visible.text.strip() in ("", "none", "void"):
+    if vendor == "nvidia" and "NVIDIA_VISIBLE_DEVICES" in environment:
+        return from_nvidia_variable(environment)
+    return GpuRequest(vendor, None, None, value.origin)
+
+
+def from_nvidia_variable(environment: Mapping[str, Word]) -> GpuRequest | None:
+    """NVIDIA_VISIBLE_DEVICES of a container whose runtime is NVIDIA's by default."""
+    word = environment.get("NVIDIA_VISIBLE_DEVICES")
+    if word is None or (word.text or "all").strip() in ("", "none", "void"):
         return None
-    return named("nvidia", visible.text.split(","), visible.origin)
+    if word.text is None:
+        return GpuRequest("nvidia", None, None, word.origin)
+    return named("nvidia", word.text.split(","), word.origin)
 
 
 def from_environment(environment: Mapping[str, Word]) -> GpuRequest | None:
@@ -127,7 +135,9 @@ def from_environment(environment: Mapping[str, Word]) -> GpuRequest | None:
             continue
         if word.text is None:
             return GpuRequest(vendor, None, None, word.origin)
-        ids = [part.strip() for part in word.text.split(",")]
+        ids = [
+            part.strip(" '\"") for part in word.text.split(",")
+        ]  # `- NAME="0"` in compose keeps its quotes
         if ids[0] in ("", "-1", "none", "void", "NoDevFiles"):
             return GpuRequest("none", 0, (), word.origin)
         if name == "ONEAPI_DEVICE_SELECTOR":

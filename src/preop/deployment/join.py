@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from preop.deployment.types import Contradiction, Deployment
+from preop.errors import InputError
 from preop.evidence import Live
 from preop.facts import Fact, Origin, known
 from preop.models.types import Model
+from preop.secrets import mask_text
 
 __all__ = ["from_live", "join"]
 
@@ -32,7 +34,8 @@ _CONTEXT_STEP = 256
 
 def from_live(live: Live) -> Deployment:
     """A deployment of which nothing is declared: all that is known is what the engine says."""
-    deployment = Deployment(live.url, live.engine, live.url, dict(live.facts), endpoint=live.url)
+    url = mask_text(live.url)
+    deployment = Deployment(url, live.engine, url, dict(live.facts), endpoint=live.url)
     return msgspec.structs.replace(deployment, model=_model_of(live))
 
 
@@ -63,11 +66,12 @@ def join(declared: Deployment, live: Live) -> Deployment:
         elif not _same(name, fact.value, running.value, declared, live.facts):
             contradictions.append(Contradiction(name, fact, running))
             facts[name] = running
+    denied_model = any(each.name == "model" for each in contradictions)
     return msgspec.structs.replace(
         declared,
         engine=live.engine if declared.engine == "unknown" else declared.engine,
         facts=facts,
-        model=declared.model or _model_of(live),
+        model=_model_of(live) if denied_model or declared.model is None else declared.model,
         contradictions=tuple(contradictions),
         endpoint=live.url,
     )
@@ -83,7 +87,10 @@ def _model_of(live: Live) -> Model | None:
         if fact is None or not fact.is_known or not isinstance(fact.value, str):
             continue
         if is_here or _HUB_ID.match(fact.value):
-            model = find_model(fact.value)
+            try:
+                model = find_model(fact.value)
+            except InputError:  # the engine names something here that is no model
+                continue
             if model is not None:
                 return model
     return None
@@ -167,9 +174,9 @@ def _rounded_up(declared: Any, running: Any, slots: int) -> bool:
 
 def _same_dtype(declared: Any, running: Any) -> bool:
     texts = [str(value).lower().removeprefix("torch.") for value in (declared, running)]
-    if any(_is_open(text) for text in texts):
-        return True
     first, second = (_DTYPES.get(text, text) for text in texts)
+    if _is_open(second):  # the model's own type, which is none of the quantized ones
+        return first in _DTYPES.values() and "fp8" not in first
     # plain fp8 leaves the format to the engine
     return first == second or (
         first.startswith("fp8") and second.startswith("fp8") and "fp8" in (first, second)

@@ -158,7 +158,7 @@ def _run(job: Job) -> Streaming:
             for number, length in enumerate((*_LENGTHS, *_LONGER)):
                 if number >= len(_LENGTHS) and verdict is not None:
                     break
-                job.progress(f"streaming: request {number + 1}, {length} tokens")
+                job.progress(f"request {number + 1}, {length} tokens")
                 body = chat_body(model, _CHAT, length, ignore_eos=knows_ignore_eos(job.deployment))
                 streams.append(await asker.ask_and_read(body, max(_TIMEOUT_S, access.timeout_s)))
                 verdict, why = decide(streams)

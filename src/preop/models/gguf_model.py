@@ -82,7 +82,7 @@ def read_gguf(path: str | Path) -> Model:
     file_type, quantization, quantization_known = _quantization(general, header)
     tokens = metadata.get("tokenizer.ggml.tokens")
     return Model(
-        name=general.text("general.name") or path.stem,
+        name=path.stem,  # general.name is often left over from training
         origin=Origin("model", str(path)),
         architecture=architecture,
         parameters=parameters,

@@ -1,4 +1,4 @@
-"""Token ids: differences that are made on purpose are found and named, and a real engine agrees with itself."""
+"""Token ids: differences made on purpose are found and named, and a real engine agrees with its own file."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ from tokenizers.processors import TemplateProcessing
 from tokenizers.trainers import BpeTrainer
 from wire.servers import Seen, serving
 
+from preop.demo.model import smollm2_path
 from preop.deployment.types import Deployment
 from preop.errors import InputError, InstrumentError
 from preop.evidence import Tokens
 from preop.inputs import Inputs
 from preop.instruments.tokens import TOKENS
+from preop.instruments.tokens.candidate import Candidate
 from preop.instruments.tokens.corpus import CORPUS
 from preop.instruments.tokens.gguf_vocabulary import PRE_TOKENIZERS, pre_tokenizer, tokenizer_of
+from preop.instruments.tokens.measure import compare
 from preop.instruments.tokens.reference import load_reference
 from preop.instruments.types import Access, Job
+from preop.instruments.wire.client import Target, run_loop
 from preop.models.gguf import Vocabulary
 
 BOS = "<|begin|>"
@@ -167,7 +171,7 @@ def test_pre_tokenizer(base: Tokenizer, tmp_path: Path) -> None:
 def test_vocabulary(base: Tokenizer, tmp_path: Path) -> None:
     candidate = changed(base)
     candidate.add_tokens([f"extra{n}" for n in range(10)])
-    candidate.add_tokens(["Hello"])
+    candidate.add_tokens(["fox jumps"])
     payload = held(base, candidate, tmp_path)
     assert causes(payload) == {"vocabulary"}
 
@@ -244,8 +248,8 @@ def vocabulary_of(tokenizer: Tokenizer, pre: str | None, model: str = "gpt2", **
         "model": model, "pre": pre, "tokens": tokens, "scores": [],
         "merges": [" ".join(merge) for merge in state["model"]["merges"]],
         "token_types": [3 if token in special else 1 for token in tokens],
-        "bos_id": 0, "eos_id": 1, "unknown_id": None, "add_bos": False, "add_eos": False, "add_space_prefix": None,
-        "chat_template": None, "huggingface_json": None,
+        "bos_id": 0, "eos_id": 1, "unknown_id": None, "add_bos": False, "add_eos": False,
+        "add_space_prefix": None, "chat_template": None, "huggingface_json": None,
     }  # fmt: skip
     return Vocabulary(**{**fields, **more})
 
@@ -288,53 +292,61 @@ def test_real_engine_on_the_corpus() -> None:
     assert any("training side" in reason for reason in payload.not_compared)
 
 
+RANGES = (
+    *((0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x370, 0x5FF), (0x600, 0x6FF), (0x900, 0x97F), (1, 0x1F)),
+    *(
+        (0xE00, 0xE7F),
+        (0x2000, 0x206F),
+        (0x2E80, 0x33FF),
+        (0x4E00, 0x9FFF),
+        (0xAC00, 0xD7A3),
+        (0x1F300, 0x1FAFF),
+    ),
+)
+PIECES = (
+    " ",
+    "  ",
+    "\n",
+    "\r\n",
+    "\t",
+    "'s",
+    "'LL",
+    "123",
+    "the",
+    "<|im_end|>",
+    "<|im_start|>",
+    ".",
+    "e\u0301",
+)
+
+
 def random_texts(count: int) -> list[str]:
     rng = random.Random(11)
-    ranges = [(0x20, 0x7E), (0xA0, 0x17F), (0x300, 0x36F), (0x370, 0x5FF), (0x600, 0x6FF), (0x900, 0x97F), (0xE00, 0xE7F),
-              (0x2000, 0x206F), (0x2E80, 0x33FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (1, 0x1F)]  # fmt: skip
-    pieces = [
-        " ",
-        "  ",
-        "\n",
-        "\r\n",
-        "\t",
-        "'s",
-        "'LL",
-        "123",
-        "the",
-        "<|im_end|>",
-        "<|im_start|>",
-        ".",
-        "e\u0301",
-    ]
     texts = []
     for _ in range(count):
-        low, high = rng.choice(ranges)
-        texts.append(
-            "".join(
-                rng.choice(pieces) if rng.random() < 0.4 else chr(rng.randint(low, high))
-                for _ in range(rng.randint(1, 24))
-            )
+        low, high = rng.choice(RANGES)
+        characters = (
+            rng.choice(PIECES) if rng.random() < 0.4 else chr(rng.randint(low, high))
+            for _ in range(rng.randint(1, 24))
         )
+        texts.append("".join(characters))
     return texts
 
 
 @pytest.mark.engine
-def test_real_engine_on_random_texts(tmp_path: Path) -> None:
+def test_real_engine_on_random_texts() -> None:
+    """2,000 random texts. Where a byte is not in SmolLM2's vocabulary at all, `tokenizers` merges its
+    neighbours across the gap and llama.cpp does not (a control character between a space and a quote):
+    the one real difference, and it must be named as that."""
     from preop.demo.engine import running_engine
 
-    texts = random_texts(1000)
-    for part in range(2):
-        prompts = tmp_path / f"{part}.jsonl"
-        chosen = texts if part == 0 else random_texts(2000)[1000:]
-        prompts.write_text("".join(json.dumps({"text": text}) + "\n" for text in chosen))
-        with running_engine(context=1024, parallel=1) as running:
-            job = Job(
-                Deployment("d", "llama.cpp", "t", {}),
-                Access(running.url),
-                inputs=Inputs(prompts=str(prompts)),
-            )
-            payload = TOKENS.run(job)
-        assert isinstance(payload, Tokens)
-        assert payload.compared == len(CORPUS) + 1000
-        assert payload.differences == []
+    async def main(url: str) -> Tokens:
+        candidate = Candidate(Target.of(Access(url)), None, "llama.cpp", 10)
+        job = Job(Deployment("d", "llama.cpp", "t", {}), Access(url))
+        return await compare(job, load_reference(smollm2_path()), candidate, random_texts(2000), [])
+
+    with running_engine(context=1024, parallel=1) as running:
+        payload = run_loop(main(running.url))
+    assert payload.compared == 2000
+    assert all("byte" in str(difference.fix) for difference in payload.differences), payload.differences
+    assert len(payload.differences) <= 2

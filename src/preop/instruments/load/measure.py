@@ -140,7 +140,7 @@ class _Sweep:
     async def run(self) -> Load:
         job, options = self._job, self._options
         self._model = await model_name(self._target, job.deployment)
-        job.progress("load: warm-up")
+        job.progress("warm-up")
         await self._warm_up()
         levels: list[Level] = []
         streams: list[ChatStream] = []
@@ -187,7 +187,7 @@ class _Sweep:
 
         def report(done: int, failed: int) -> None:
             errors = f", {failed} failed" if failed else ""
-            self._job.progress(f"load: concurrency {concurrency}, {done}{of} requests{errors}")
+            self._job.progress(f"concurrency {concurrency}, {done}{of} requests{errors}")
 
         return report
 

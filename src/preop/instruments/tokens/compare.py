@@ -6,19 +6,20 @@ A cause is named only when undoing it makes the ids equal; otherwise it is "unkn
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from preop.evidence import TokenDifference
 from preop.instruments.tokens.reference import Reference
 
-__all__ = ["plain_difference", "special_difference"]
+__all__ = ["is_byte_level", "name_pre_tokenizer", "plain_difference", "special_difference"]
 
 _FIXES = {
     "prefix-space": "the engine and the reference disagree on a space before the text (add_prefix_space)",
     "normalizer": "the engine and the reference disagree on Unicode normalization",
     "added-token": "the engine and the reference disagree on which texts are special tokens",
     "vocabulary": "the engine serves another vocabulary: serve the reference's tokenizer files",
-    "pre-tokenizer": "the engine cuts text by another rule",
     "double-bos": "the engine adds a BOS that is there already: turn add_bos off, or take it out of the text",
     "unexpected-bos": "the engine adds a BOS that the reference does not",
     "missing-bos": "the engine leaves out the BOS that the reference adds",
@@ -73,7 +74,18 @@ def special_difference(
 
 def _vocabulary(reference: Reference, text: str, expected: list[int], candidate: list[int]) -> str | None:
     size = reference.tokenizer.get_vocab_size(with_added_tokens=True)
-    return "" if any(not 0 <= token < size for token in candidate) else None
+    if any(not 0 <= token < size for token in candidate):
+        return ""
+    if is_byte_level(reference):
+        from tokenizers.pre_tokenizers import ByteLevel
+
+        whole = ByteLevel(add_prefix_space=False, use_regex=False)
+        letters = {letter for piece, _ in whole.pre_tokenize_str(text) for letter in piece}
+        if any(reference.tokenizer.token_to_id(letter) is None for letter in letters):
+            return (
+                "a byte of this text is not in the vocabulary: implementations leave it out in different ways"
+            )
+    return None
 
 
 def _prefix_space(reference: Reference, text: str, expected: list[int], candidate: list[int]) -> str | None:
@@ -107,26 +119,45 @@ def _added_token(reference: Reference, text: str, expected: list[int], candidate
     return None
 
 
-def _pre_tokenizer(reference: Reference, text: str, expected: list[int], candidate: list[int]) -> str | None:
-    from preop.instruments.tokens.gguf_vocabulary import PRE_TOKENIZERS, pre_tokenizer
-
-    kept = reference.tokenizer.pre_tokenizer
-    if "ByteLevel" not in repr(kept):
-        return None
-    try:
-        for name in PRE_TOKENIZERS:
-            reference.tokenizer.pre_tokenizer = pre_tokenizer(name)
-            if reference.encode(text) == candidate:
-                return f"the engine cuts text as the pre-tokenizer `{name}` does (tokenizer.ggml.pre)"
-    finally:
-        reference.tokenizer.pre_tokenizer = kept
-    return None
-
-
 _CAUSES: dict[str, Callable[[Reference, str, list[int], list[int]], str | None]] = {
     "vocabulary": _vocabulary,
     "prefix-space": _prefix_space,
     "normalizer": _normalizer,
     "added-token": _added_token,
-    "pre-tokenizer": _pre_tokenizer,
 }
+
+
+def name_pre_tokenizer(
+    reference: Reference, seen: Sequence[tuple[str, list[int]]], differences: Sequence[TokenDifference]
+) -> list[TokenDifference]:
+    """The differences, those of unknown cause named when one other pre-tokenizer explains all of them.
+
+    It must give the engine's ids for each text `seen` (text and the engine's ids), the equal ones included,
+    except those whose difference has a cause already.
+    """
+    from preop.instruments.tokens.gguf_vocabulary import PRE_TOKENIZERS, pre_tokenizer
+
+    explained = {difference.text for difference in differences if difference.cause != "unknown"}
+    open_texts = [(text, ids) for text, ids in seen if text not in explained]
+    kept = reference.tokenizer.pre_tokenizer
+    if len(explained) == len(differences) or not is_byte_level(reference):
+        return list(differences)
+    try:
+        for name in PRE_TOKENIZERS:
+            reference.tokenizer.pre_tokenizer = pre_tokenizer(name)
+            if all(reference.encode(text) == ids for text, ids in open_texts):
+                fix = f"the engine cuts text as the pre-tokenizer `{name}` does (tokenizer.ggml.pre)"
+                return [
+                    msgspec.structs.replace(difference, cause="pre-tokenizer", fix=fix)
+                    if difference.cause == "unknown"
+                    else difference
+                    for difference in differences
+                ]
+    finally:
+        reference.tokenizer.pre_tokenizer = kept
+    return list(differences)
+
+
+def is_byte_level(reference: Reference) -> bool:
+    """Whether the reference cuts text into bytes, as GPT-2 did."""
+    return "ByteLevel" in repr(reference.tokenizer.pre_tokenizer)

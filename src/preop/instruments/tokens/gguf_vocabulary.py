@@ -63,8 +63,8 @@ def tokenizer_of(vocabulary: Vocabulary) -> Any:
 
     if vocabulary.model != "gpt2":
         raise InstrumentError(
-            f"a tokenizer of the kind `{vocabulary.model}` is not supported from a GGUF file, only byte-level "
-            "BPE (`gpt2`): give the tokenizer.json by --tokenizer"
+            f"a tokenizer of the kind `{vocabulary.model}` is not supported from a GGUF file, only "
+            "byte-level BPE (`gpt2`): give the tokenizer.json by --tokenizer"
         )
     pre = vocabulary.pre or "default"
     if pre not in PRE_TOKENIZERS:

@@ -10,7 +10,7 @@ from preop.errors import InputError, InstrumentError
 from preop.evidence import TokenDifference, Tokens
 from preop.instruments.prompts import read_prompts, texts
 from preop.instruments.tokens.candidate import Candidate, Dialect
-from preop.instruments.tokens.compare import plain_difference, special_difference
+from preop.instruments.tokens.compare import name_pre_tokenizer, plain_difference, special_difference
 from preop.instruments.tokens.corpus import CORPUS
 from preop.instruments.tokens.reference import Reference, load_reference
 from preop.instruments.types import Access, Job
@@ -59,15 +59,18 @@ async def compare(
     """Compare text by text. A difference in BOS or EOS is the same for all texts and reported once."""
     differences: list[TokenDifference] = []
     special: dict[str, TokenDifference] = {}
+    seen: list[tuple[str, list[int]]] = []
     unsaid = cut = 0
     for number, text in enumerate(asked):
         if number % 20 == 0:
-            job.progress(f"tokens: {number} of {len(asked)} texts, {len(differences)} differ")
+            job.progress(f"{number} of {len(asked)} texts, {len(differences)} differ")
         text = text.encode("utf-8", "replace").decode("utf-8")  # no engine takes half a surrogate pair
         if len(text) > _LONGEST_TEXT:
             cut += 1
             text = text[:_LONGEST_TEXT]
-        found = plain_difference(reference, text, await candidate.encode(text, special=False))
+        ids = await candidate.encode(text, special=False)
+        seen.append((text, ids))
+        found = plain_difference(reference, text, ids)
         if found is not None:
             differences.append(found)
             continue
@@ -86,7 +89,7 @@ async def compare(
         reference=reference.name,
         candidate=candidate.name,
         compared=len(asked),
-        differences=[*special.values(), *differences],
+        differences=[*special.values(), *name_pre_tokenizer(reference, seen, differences)],
         not_compared=left_out,
     )
 

@@ -104,6 +104,14 @@ def _breaks(case: Case, cap: int, within: list[Level], at: Level, why: str, evid
             f"{flag} below {at.concurrency}; measure lower levels (--concurrency) for one that holds",
             f"{flag} 设到 {at.concurrency} 以下；再用 --concurrency 测更低并发，找出满足目标的最高值",
         )
+    if "preop.toml" not in (
+        case.thresholds.source("P04.ttft_p99_ms"),
+        case.thresholds.source("P04.tpot_p99_ms"),
+    ):
+        remedy = Text(
+            f"{remedy.en}; or state your own objective: [thresholds.P04] in preop.toml",
+            f"{remedy.zh}；或在 preop.toml 的 [thresholds.P04] 写明自己的目标",
+        )
     return failed(
         Text(
             f"cap {grouped(cap)}, but at {at.concurrency} {why}",
