@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup demo test lint fast engine browser vllm bench docs schema clean
+.PHONY: setup demo test lint fast engine browser vllm bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -43,6 +43,11 @@ browser: setup
 # vLLM on a CPU, in an environment of its own (3.5 GB, several minutes the first time).
 vllm: setup
 	PREOP_BIN=$(BIN) $(BIN)/pytest -q -m vllm
+
+# The real output of commands in the READMEs, and the published schemas.
+docs: setup
+	$(BIN)/python -m preop.report.schema docs/schema
+	$(BIN)/python -m tools.refresh_docs --engine README.md README.zh.md
 
 bench: setup
 	$(BIN)/python bench/startup.py

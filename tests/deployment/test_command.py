@@ -198,6 +198,12 @@ def test_an_alias_that_sounds_quantized_is_no_quantization() -> None:
     assert deployment.model is None
 
 
+def test_a_variable_in_a_typed_text_hides_its_own_value_alone() -> None:
+    deployment = read_command('vllm serve $MODEL --port ${PORT} --max-num-seqs 8 --api-key "$KEY"')
+    assert deployment.fact("max_num_seqs").value == 8
+    assert not deployment.fact("model").is_known
+
+
 def test_hidden_flags_make_facts_unknown_and_never_absent() -> None:
     deployment = read_command("bash", "-c", "vllm serve m $EXTRA_ARGS", engine_version="0.32.0")
     fact = deployment.fact("max_num_batched_tokens")

@@ -235,6 +235,8 @@ DEVICES = "deploy: {resources: {reservations: {devices: [%s]}}}"
         ("gpus: [{driver: nvidia, count: 1}]", "nvidia", 1, ["0"]),
         ("runtime: nvidia\n    environment: {NVIDIA_VISIBLE_DEVICES: '1'}", "nvidia", 1, ["1"]),
         ("runtime: nvidia\n    environment: [NVIDIA_VISIBLE_DEVICES=all]", "nvidia", None, ["all"]),
+        ("gpus: all\n    environment: ['CUDA_VISIBLE_DEVICES=${G}']", "nvidia", None, None),
+        ("gpus: all\n    environment: [CUDA_VISIBLE_DEVICES=-1]", "none", 0, None),
         ("environment: [NVIDIA_VISIBLE_DEVICES=2]", "nvidia", 1, ["2"]),
         ("environment: [NVIDIA_VISIBLE_DEVICES=void]", None, None, None),
         ("environment: ['CUDA_VISIBLE_DEVICES=\"1\"']", "nvidia", 1, ["1"]),

@@ -45,6 +45,12 @@ def write(folder: Path, name: str, text: str) -> Path:
         ("command.txt", "vllm serve m --max-num-seqs 8\n"),
         ("run.sh", "docker run --gpus all vllm/vllm-openai:v0.32.0 --model m --max-num-seqs 8"),
         ("both.sh", "vllm serve m --max-num-seqs 8 &\nsleep 60\nvllm bench serve --max-concurrency 1\n"),
+        (
+            "asks.sh",
+            "if ! command -v vllm; then pip install vllm; fi\ncommand -v llama-server\nvllm --version\n"
+            "llama-server --version\npkill -f 'vllm serve'\necho vllm serve x\n"
+            "docker pull vllm/vllm-openai\nvllm serve m --max-num-seqs 8\n",
+        ),
         ("array.sh", 'A=(m --max-num-seqs 8)\nvllm serve "${A[@]}"\n'),
         ("eval.sh", 'M=m\nCMD="vllm serve $M"\nCMD+=\' --max-num-seqs 8\'\neval "$CMD"\n'),
         ("text.sh", 'M=m\nCMD="\n vllm serve \\\n  $M --max-num-seqs 8\n"\nbash -c "${CMD}" &\n'),

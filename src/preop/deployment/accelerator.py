@@ -93,6 +93,8 @@ def _accelerator(
         stated = of_image(launch.image)
     if stated is not None:
         return stated
+    if visible is not None and visible.vendor == "none":
+        return known("none", "user", visible.origin or _NOWHERE, note="it hides every GPU")
     for request in (launch.gpus, visible):
         if request is not None and request.vendor != "unknown":
             return known(request.vendor, "user", request.origin or _NOWHERE)
@@ -148,13 +150,10 @@ def _narrowed(request: GpuRequest | None, visible: GpuRequest | None) -> GpuRequ
 
     Inside a container GPUs are counted anew from 0, so a visible index is a place in the list asked for.
     """
-    if (
-        request is None
-        or visible is None
-        or visible.ids is None
-        or visible.vendor not in (request.vendor, "none")
-    ):
+    if request is None or visible is None or visible.vendor != request.vendor:
         return request if request is not None else visible
+    if visible.ids is None:
+        return visible
     if request.ids == gpus.ALL:
         return visible
     if visible.ids == gpus.ALL:

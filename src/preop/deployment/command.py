@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+import msgspec
+
 from preop.deployment import shell
 from preop.deployment.container import CONTAINER_COMMANDS, ContainerRun
 from preop.deployment.tokens import Source, Token, environment_word
@@ -21,6 +23,7 @@ __all__ = ["Found", "from_argv", "launches", "read_text_commands", "unwrap"]
 MAX_WRAPPERS = 16
 
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh"})
+_QUESTIONS = frozenset({"--version", "--help", "-h", "--list-devices"})
 _COMMAND_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*\Z")
 
 
@@ -52,6 +55,8 @@ class Found:
 
         words = _numbered(self.tokens, 0)
         hidden = list(self.hidden)
+        if len(words) == 2 and words[1].text in _QUESTIONS:
+            return None
         if identify(words) is None:
             entry = command_of_image(_repository(self.image)) if self.image else ()
             if not entry or self.image is None:
@@ -166,6 +171,8 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
             if inside is None:
                 break
             found = inside
+        elif name == "command" and found.tokens[1:2] and found.tokens[1].text in ("-v", "-V"):
+            return []  # it asks whether a program is there
         elif (rest := after_wrapper(name, found.tokens)) is not None:
             found = replace(found, tokens=rest)
         else:
@@ -298,7 +305,7 @@ def _numbered(tokens: Sequence[Token], start: int) -> list[Word]:
         typed = Origin("argument", f"argument {index}{named}")
         for word in token.words():
             is_typed = word.origin.kind == "argument"
-            words.append(Word(word.text, typed, word.note) if is_typed else word)
+            words.append(msgspec.structs.replace(word, origin=typed) if is_typed else word)
         if not token.head.startswith("-") or "=" in token.head:
             flag = ""
     return words

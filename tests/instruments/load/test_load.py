@@ -258,7 +258,12 @@ def test_real_engine() -> None:
 
     with running_engine(context=4096, parallel=4) as engine:
         deployment = Deployment("d", "llama.cpp", "test", {})
-        options: dict[str, object] = {"concurrency": [1, 2], "requests": 11, "output_tokens": 8, "budget_s": 120}
+        options: dict[str, object] = {
+            "concurrency": [1, 2],
+            "requests": 11,
+            "output_tokens": 8,
+            "budget_s": 120,
+        }
         load = LOAD.run(Job(deployment, Access(engine.url), options=options))
     assert isinstance(load, Load)
     one, two = load.levels

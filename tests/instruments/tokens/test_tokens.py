@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import gguf
 import pytest
 from tokenizers import AddedToken, Tokenizer, normalizers
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
@@ -350,3 +352,48 @@ def test_real_engine_on_random_texts() -> None:
     assert payload.compared == 2000
     assert all("byte" in str(difference.fix) for difference in payload.differences), payload.differences
     assert len(payload.differences) <= 2
+
+
+def renamed_pre_tokenizer(source: Path, pre: str, target: Path) -> Path:
+    """A copy of a GGUF file that names another pre-tokenizer."""
+    reader = gguf.GGUFReader(source)
+    data = source.read_bytes()
+    at = data.index(b"tokenizer.ggml.pre") + len(b"tokenizer.ggml.pre")
+    kind, length = struct.unpack_from("<IQ", data, at)
+    assert kind == 8  # a string
+    fields = [tensor.field for tensor in reader.tensors]
+    end = max(field.offset + sum(int(part.nbytes) for part in field.parts) for field in fields)
+    head = data[:at] + struct.pack("<IQ", 8, len(pre)) + pre.encode() + data[at + 12 + length : end]
+    head += b"\0" * (-len(head) % 32)
+    target.write_bytes(head + data[reader.data_offset :])
+    return target
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("pre", ["default", "gpt-2", "starcoder", "llama-bpe", "dbrx", "qwen2"])
+def test_each_pre_tokenizer_is_llama_cpps_own(tmp_path: Path, pre: str) -> None:
+    from preop.demo.engine import running_engine
+
+    path = renamed_pre_tokenizer(smollm2_path(), pre, tmp_path / "model.gguf")
+    with running_engine(path, context=512, parallel=1) as running:
+        payload = TOKENS.run(Job(Deployment("d", "llama.cpp", "t", {}), Access(running.url)))
+    path.unlink()
+    assert isinstance(payload, Tokens)
+    assert f"pre-tokenizer {pre}" in payload.reference
+    assert payload.differences == []
+
+
+@pytest.mark.engine
+def test_wrong_pre_tokenizer_in_the_served_file_is_found_and_named(tmp_path: Path) -> None:
+    """The fault of many early GGUF files: the right vocabulary, cut by another model's rule."""
+    from preop.demo.engine import running_engine
+
+    path = renamed_pre_tokenizer(smollm2_path(), "llama-bpe", tmp_path / "model.gguf")
+    with running_engine(path, context=512, parallel=1) as running:
+        inputs = Inputs(tokenizer=str(smollm2_path()))
+        payload = TOKENS.run(Job(Deployment("d", "llama.cpp", "t", {}), Access(running.url), inputs=inputs))
+    path.unlink()
+    assert isinstance(payload, Tokens)
+    named = [difference for difference in payload.differences if difference.cause == "pre-tokenizer"]
+    assert named and all("llama-bpe" in str(difference.fix) for difference in named)
+    assert len(named) == len(payload.differences)
