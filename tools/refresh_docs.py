@@ -51,13 +51,15 @@ def refreshed(text: str, *, engine: bool) -> str:
     def replace(block: re.Match[str]) -> str:
         if block["engine"] and not engine:
             return block[0]
-        return f"{block['open']}```text\n$ {block['command']}\n{printed(block['command'])}\n```\n{block['close']}"
+        shown = f"$ {block['command']}\n{printed(block['command'])}"
+        return f"{block['open']}```text\n{shown}\n```\n{block['close']}"
 
     return _BLOCK.sub(replace, text)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    layout = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where something is stale")
     parser.add_argument("--engine", action="store_true", help="run the blocks that start an engine, too")

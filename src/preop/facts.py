@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-__all__ = ["Fact", "Origin", "SetBy", "known", "unknown"]
+__all__ = ["Fact", "Note", "Origin", "SetBy", "Word", "known", "unknown"]
 
 SetBy = Literal["user", "default", "engine", "model", "unknown"]
 """Who set a value: the user; the default of this engine version; reported by the running engine;
@@ -54,6 +54,32 @@ class Fact(msgspec.Struct, frozen=True):
     def source(self) -> str:
         """Where the value came from, in words."""
         return str(self.origin) if self.origin else (self.note or "not stated")
+
+
+class Word(msgspec.Struct, frozen=True):
+    """One word of a command line, or one environment value, with its place.
+
+    `text` is None where the word cannot be seen (a shell variable without a value, a template, a
+    secret store): what it might say is then unknown, never absent.
+    """
+
+    text: str | None
+    origin: Origin
+    note: str | None = None
+    """Why the word cannot be seen: `$EXTRA_ARGS is not set here`."""
+    single: bool = False
+    """Of a word that cannot be seen: it is surely one word (`"$X"` in quotes, an item of a list), so that
+    after a flag that takes a value it is that value and hides nothing else."""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something to know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
+
+    kind: Literal["unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other"]
+    message: str
+    where: str | None = None
+    suggestion: str | None = None
+    """The nearest real flag, or the change."""
 
 
 def known(

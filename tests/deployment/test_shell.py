@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from preop.deployment import shell
 from preop.deployment.tokens import Source
-from preop.deployment.types import Word
 from preop.errors import InputError, PreopError
-from preop.facts import Origin
+from preop.facts import Origin, Word
 
 
 def source(text: str) -> Source:

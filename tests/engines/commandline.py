@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from preop.deployment.types import Word
 from preop.engines import ParsedFlags, parse
 from preop.engines.parsing import ReadConfig
-from preop.facts import Origin
+from preop.facts import Origin, Word
 
 __all__ = ["flags_of", "read", "words"]
 

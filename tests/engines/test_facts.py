@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preop.deployment.types import Word
 from preop.engines import Accelerator, facts, parse, table, vocabulary
 from preop.errors import PreopError
-from preop.facts import Fact, Origin
+from preop.facts import Fact, Origin, Word
 
 from .commandline import read
 

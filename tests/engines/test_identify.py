@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from preop.deployment.types import Word
 from preop.engines import identify
 from preop.errors import InputError, PreopError
-from preop.facts import Origin
+from preop.facts import Origin, Word
 
 from .commandline import words
 

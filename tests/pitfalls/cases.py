@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from preop.deployment.types import Deployment, Note
+from preop.deployment.types import Deployment
 from preop.evidence import RECORD_SCHEMA, Payload, Record, Strength
-from preop.facts import Fact, Origin, known, unknown
+from preop.facts import Fact, Note, Origin, known, unknown
 from preop.findings import Finding, Outcome
 from preop.models.types import LayerGroup, Model, Quantization, Rope
 from preop.pitfalls.types import Case

@@ -6,9 +6,9 @@ from typing import Any
 
 from cases import is_whole
 
-from preop.deployment.types import Contradiction, Deployment, Note
+from preop.deployment.types import Contradiction, Deployment
 from preop.evidence import RECORD_SCHEMA, Payload, Record, Strength
-from preop.facts import Fact, Origin, SetBy, known
+from preop.facts import Fact, Note, Origin, SetBy, known
 from preop.findings import Finding, Outcome
 from preop.inputs import Inputs
 from preop.models.types import Model

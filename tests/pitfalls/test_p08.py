@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from cases import HIDDEN, case, default, in_file, is_whole, nobody, unseen, user
 
-from preop.deployment.types import Note
+from preop.facts import Note
 from preop.findings import Outcome
 from preop.pitfalls.p08_speculative_decoding import PITFALL
 

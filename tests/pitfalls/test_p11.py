@@ -5,8 +5,7 @@ from __future__ import annotations
 from made import NOTHING, case, check, deployment
 
 from preop.deployment.read import ReadOptions, read_targets
-from preop.deployment.types import Note
-from preop.facts import unknown
+from preop.facts import Note, unknown
 from preop.findings import Outcome
 from preop.inputs import Inputs
 from preop.pitfalls.p11_engine_upgrade import PITFALL

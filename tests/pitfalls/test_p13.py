@@ -9,8 +9,8 @@ import pytest
 from made import NOTHING, case, check, deployment, fact
 
 from preop.deployment.read import ReadOptions, read_targets
-from preop.deployment.types import Deployment, Note
-from preop.facts import Fact, unknown
+from preop.deployment.types import Deployment
+from preop.facts import Fact, Note, unknown
 from preop.findings import Finding, Outcome
 from preop.pitfalls.p13_gpu_sharing import PITFALL
 from preop.pitfalls.types import Case

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from cases import HIDDEN, case, default, in_file, is_whole, model, nobody, running, unseen, user
 
-from preop.deployment.types import Note
-from preop.facts import Fact, unknown
+from preop.facts import Fact, Note, unknown
 from preop.findings import Finding, Outcome
 from preop.models.types import LayerGroup, Rope
 from preop.pitfalls.p15_long_context import PITFALL

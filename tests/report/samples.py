@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from preop.deployment.types import Contradiction, Deployment, Note
+from preop.deployment.types import Contradiction, Deployment
 from preop.evidence import (
     RECORD_SCHEMA,
     ClientCost,
@@ -14,7 +14,7 @@ from preop.evidence import (
     Streaming,
     Strength,
 )
-from preop.facts import Origin, known, unknown
+from preop.facts import Note, Origin, known, unknown
 from preop.findings import Finding, Item, Outcome, PitfallResult, decide
 from preop.models.types import Model, Quantization
 from preop.report.types import Report

@@ -8,9 +8,9 @@ from typing import Any
 
 from preop.deployment import gpus
 from preop.deployment.options import ReadOptions
-from preop.deployment.types import GpuRequest, Launch, Word
+from preop.deployment.types import GpuRequest, Launch
 from preop.engines.types import ParsedFlags
-from preop.facts import Fact, Origin, known, unknown
+from preop.facts import Fact, Origin, Word, known, unknown
 
 __all__ = ["accelerator_facts", "of_image"]
 

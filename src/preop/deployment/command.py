@@ -12,10 +12,10 @@ import msgspec
 from preop.deployment import shell
 from preop.deployment.container import CONTAINER_COMMANDS, ContainerRun
 from preop.deployment.tokens import Source, Token, environment_word
-from preop.deployment.types import GpuRequest, Launch, Word
+from preop.deployment.types import GpuRequest, Launch
 from preop.deployment.wrappers import after_wrapper
 from preop.errors import InputError
-from preop.facts import Origin
+from preop.facts import Origin, Word
 from preop.secrets import mask_text
 
 __all__ = ["Found", "from_argv", "launches", "read_text_commands", "unwrap"]

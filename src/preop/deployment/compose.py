@@ -13,9 +13,10 @@ from preop.deployment.container import mount
 from preop.deployment.environment import parse_env, read_env_file, read_text
 from preop.deployment.interpolate import interpolate
 from preop.deployment.tokens import Token, environment_word, unseen_token, variable
-from preop.deployment.types import GpuRequest, Note, Word
+from preop.deployment.types import GpuRequest
 from preop.deployment.yaml_nodes import Map, Node, Scalar, Seq, load
 from preop.errors import InputError
+from preop.facts import Note, Word
 
 __all__ = ["ComposeFile", "read_compose"]
 

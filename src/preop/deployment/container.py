@@ -8,9 +8,9 @@ from pathlib import Path
 from preop.deployment import gpus
 from preop.deployment.environment import read_env_file
 from preop.deployment.tokens import Token, environment_word, unseen_token
-from preop.deployment.types import GpuRequest, Word
+from preop.deployment.types import GpuRequest
 from preop.errors import InputError
-from preop.facts import Origin
+from preop.facts import Origin, Word
 
 __all__ = ["CONTAINER_COMMANDS", "ContainerRun", "mount"]
 

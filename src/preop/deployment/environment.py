@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from preop.deployment.tokens import Token, environment_word, unseen_token
-from preop.deployment.types import Word
 from preop.errors import InputError
-from preop.facts import Origin
+from preop.facts import Origin, Word
 
 __all__ = ["MAX_BYTES", "parse_env", "read_env_file", "read_text"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from preop.deployment.tokens import Token
-from preop.deployment.types import GpuRequest, Word
-from preop.facts import Origin
+from preop.deployment.types import GpuRequest
+from preop.facts import Origin, Word
 
 __all__ = [
     "ALL",

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from preop.deployment.options import ReadOptions
-from preop.deployment.types import Deployment, Note
+from preop.deployment.types import Deployment
 from preop.errors import InputError
+from preop.facts import Note
 
 if TYPE_CHECKING:
     from preop.deployment.command import Found

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from preop.deployment.accelerator import accelerator_facts
 from preop.deployment.options import ReadOptions
-from preop.deployment.types import Deployment, Launch, Note
-from preop.facts import Fact, Origin, known, unknown
+from preop.deployment.types import Deployment, Launch
+from preop.facts import Fact, Note, Origin, known, unknown
 from preop.secrets import mask_text
 
 if TYPE_CHECKING:

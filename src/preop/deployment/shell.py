@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from preop.deployment.tokens import HOLE, Hole, Source, Token, variable
-from preop.deployment.types import Word
 from preop.deployment.variables import Variables
 from preop.errors import InputError
+from preop.facts import Word
 
 __all__ = ["Command", "commands", "words"]
 

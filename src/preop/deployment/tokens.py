@@ -7,8 +7,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from preop.deployment.types import Word
-from preop.facts import Origin
+from preop.facts import Origin, Word
 from preop.secrets import is_secret_name
 
 __all__ = ["HOLE", "Hole", "Lines", "Source", "Token", "environment_word", "unseen_token", "variable"]

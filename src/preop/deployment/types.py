@@ -6,26 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from preop.facts import Fact, Origin, unknown
+from preop.facts import Fact, Note, Origin, Word, unknown
 from preop.models.types import Model
 
-__all__ = ["Contradiction", "Deployment", "GpuRequest", "Launch", "Note", "Word"]
-
-
-class Word(msgspec.Struct, frozen=True):
-    """One word of a command line, or one environment value, with its place.
-
-    `text` is None where the word cannot be seen (a shell variable without a value, a template, a
-    secret store): what it might say is then unknown, never absent.
-    """
-
-    text: str | None
-    origin: Origin
-    note: str | None = None
-    """Why the word cannot be seen: `$EXTRA_ARGS is not set here`."""
-    single: bool = False
-    """Of a word that cannot be seen: it is surely one word (`"$X"` in quotes, an item of a list), so that
-    after a flag that takes a value it is that value and hides nothing else."""
+__all__ = ["Contradiction", "Deployment", "GpuRequest", "Launch"]
 
 
 class GpuRequest(msgspec.Struct, frozen=True):
@@ -53,16 +37,6 @@ class Launch(msgspec.Struct, frozen=True):
     """Reasons why flags or environment may exist that cannot be seen (an env_file that is not there)."""
     mounts: dict[str, str] = {}
     """Folders and files of this machine that the engine's container sees, by their path inside."""
-
-
-class Note(msgspec.Struct, frozen=True):
-    """Something to know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
-
-    kind: Literal["unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other"]
-    message: str
-    where: str | None = None
-    suggestion: str | None = None
-    """The nearest real flag, or the change."""
 
 
 class Contradiction(msgspec.Struct, frozen=True):

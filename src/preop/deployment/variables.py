@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from preop.deployment.tokens import HOLE, Hole, Token, unseen_token, variable
-from preop.deployment.types import Word
+from preop.facts import Word
 
 __all__ = ["Variables"]
 

@@ -14,12 +14,11 @@ from typing import Any
 
 import msgspec
 
-from preop.deployment.types import Word
 from preop.engines.reading import Reading
 from preop.engines.tables import Spelling
 from preop.engines.types import Flag
 from preop.engines.values import human_int
-from preop.facts import Origin
+from preop.facts import Origin, Word
 
 __all__ = ["read_arguments"]
 

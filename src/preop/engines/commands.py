@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from preop.deployment.types import Word
 from preop.engines.tables import label
 from preop.engines.types import Identified
 from preop.errors import InputError
+from preop.facts import Word
 from preop.secrets import mask_text
 
 __all__ = ["NotServing", "identify"]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from preop.deployment.types import Word
 from preop.engines.reading import Reading
+from preop.facts import Word
 
 __all__ = ["read_arguments"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from preop.deployment.types import Note, Word
 from preop.engines.reading import reading
 from preop.engines.tables import label
 from preop.engines.types import ParsedFlags
+from preop.facts import Note, Word
 
 __all__ = ["ReadConfig", "Unreadable", "parse"]
 

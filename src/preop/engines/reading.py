@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
-from preop.deployment.types import Note, Word
 from preop.engines.tables import label, spellings, table, versions
 from preop.engines.types import Flag, Given, ParsedFlags, Table
 from preop.engines.values import read
-from preop.facts import Origin
+from preop.facts import Note, Origin, Word
 from preop.secrets import MASK, is_secret_name, mask_text, mask_value
 
 __all__ = ["Reading", "reading"]

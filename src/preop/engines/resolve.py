@@ -8,12 +8,11 @@ from typing import Any
 
 import msgspec
 
-from preop.deployment.types import Word
 from preop.engines.defaults import Accelerator, vllm_batch_defaults
 from preop.engines.tables import find, label, table, vocabulary
 from preop.engines.types import Flag, Given, ParsedFlags
 from preop.engines.values import read
-from preop.facts import Fact, Origin, known, unknown
+from preop.facts import Fact, Origin, Word, known, unknown
 from preop.secrets import mask_value
 
 __all__ = ["facts"]

@@ -6,8 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from preop.deployment.types import Note
-from preop.facts import Origin
+from preop.facts import Note, Origin
 
 __all__ = ["Flag", "Given", "Identified", "ParsedFlags", "Table"]
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import re
 
-from preop.deployment.types import Note
 from preop.evidence import Strength
-from preop.facts import Fact
+from preop.facts import Fact, Note
 from preop.findings import Finding, Item
 from preop.pitfalls.clip import clip
 from preop.pitfalls.readings import version_name
