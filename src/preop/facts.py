@@ -75,11 +75,15 @@ class Word(msgspec.Struct, frozen=True):
 class Note(msgspec.Struct, frozen=True):
     """Something to know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
 
-    kind: Literal["unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other"]
+    kind: Literal[
+        "unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other-tenant", "other"
+    ]
     message: str
     where: str | None = None
     suggestion: str | None = None
     """The nearest real flag, or the change."""
+    version: str | None = None
+    """Of a note about a flag: the engine version whose flags were read."""
 
 
 def known(

@@ -15,6 +15,7 @@ GONE = Note(
     "--swap-space is no flag of vLLM 0.32.0 any more",
     "compose.yml:9:7",
     "drop --swap-space",
+    "0.32.0",
 )
 
 

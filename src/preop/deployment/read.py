@@ -181,7 +181,7 @@ def _stranger(name: str, service: Found) -> list[Note]:
     if service.gpus is None or re.search(r"exporter|dcgm|nvitop|nvidia-smi", image):
         return []
     text = f"service {name} takes a GPU too, and preop does not know what it runs"
-    return [Note("other", text, str(service.gpus.origin) if service.gpus.origin else None)]
+    return [Note("other-tenant", text, str(service.gpus.origin) if service.gpus.origin else None)]
 
 
 def _override(path: Path) -> list[Note]:

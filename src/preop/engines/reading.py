@@ -127,7 +127,8 @@ class Reading:
         self, kind: Any, message: str, origin: Origin | None = None, suggestion: str | None = None
     ) -> None:
         """Add a note."""
-        self.notes.append(Note(kind, message, str(origin) if origin else None, suggestion))
+        where = str(origin) if origin else None
+        self.notes.append(Note(kind, message, where, suggestion, self.table.version))
 
     def unknown_flag(self, text: str, origin: Origin, may_be: Sequence[str] = ()) -> None:
         """Note a flag that this version does not have: removed, of another version, or misspelled.

@@ -8,8 +8,6 @@ were read, the flag may still exist: UNPROVEN.
 
 from __future__ import annotations
 
-import re
-
 from preop.evidence import Strength
 from preop.facts import Fact, Note
 from preop.findings import Finding, Item
@@ -83,11 +81,9 @@ def judge(case: Case) -> Finding:
 
 
 def _read_with(note: Note, version: Fact) -> bool:
-    """Whether the note speaks of the stated version: a note names the version whose flags were read."""
-    if not version.is_known:
-        return False
-    stated = re.escape(str(version.value).removeprefix("v").partition("+")[0])
-    return re.search(rf"(?<![\w.]){stated}(?![\w.])", note.message) is not None
+    """Whether the note speaks of the stated version."""
+    stated = str(version.value).removeprefix("v").partition("+")[0]
+    return version.is_known and note.version == stated
 
 
 def _remedy(changes: list[str]) -> Text:

@@ -8,7 +8,7 @@ memory free after, TGI's bounds what is free, llama.cpp takes what it needs: the
 `kv_cache_memory_bytes` puts vLLM's share out of force.
 
 Two deployments share a GPU only where the files say so: the same device ids, or each the first of all the
-machine's GPUs. `count: 1` names no device: that is UNPROVEN, never FAIL.
+machine's GPUs. Docker hands `count: N` of NVIDIA the first N (moby's `countToDevices`): the reader names them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _neighbours(case: Case) -> list[Deployment]:
 def _strangers(case: Case, mine: Placement) -> list[str]:
     """Who else may be on the GPU although nothing can be said of it: services of the file that run no known
     engine, and deployments of other files or of a script, which may run on this machine at the same time."""
-    unknown = [n.message for n in case.deployment.notes if n.kind == "other" and "takes a GPU" in n.message]
+    unknown = [note.message for note in case.deployment.notes if note.kind == "other-tenant"]
     here = {d.name for d in _neighbours(case)}
     elsewhere = [d for d in _others(case) if d.name not in here and mine.may_meet(placement(d))]
     return [*unknown, *(f"{d.name} ({d.source}) may be on the same GPU" for d in elsewhere)]
