@@ -29,12 +29,12 @@ from preop.ledger.runs import Run, is_valid, read_records, utc_now
 from preop.pitfalls import all_pitfalls
 from preop.pitfalls.contradiction import apply as apply_contradictions
 from preop.pitfalls.types import Case, Pitfall
-from preop.report.types import Report
+from preop.report.types import About, Report
 from preop.secrets import mask_text
 from preop.text import Text
 from preop.thresholds import Thresholds
 
-__all__ = ["Interrupted", "Plan", "Watcher", "check", "measure_one", "read_endpoint"]
+__all__ = ["Interrupted", "Plan", "Watcher", "about_pitfalls", "check", "measure_one", "read_endpoint"]
 
 GATE = "deploy"
 """The only gate so far: every pitfall is required."""
@@ -117,14 +117,20 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         deployments=tuple(deployments),
         results=tuple(results),
         records=(*earlier, *records),
-        titles={pitfall.id: pitfall.title for pitfall in all_pitfalls()},
-        labels={pitfall.id: pitfall.label for pitfall in all_pitfalls()},
-        reads={pitfall.id: pitfall.needs for pitfall in all_pitfalls()},
+        about=about_pitfalls(),
         thresholds=plan.thresholds,
         started_at=started_at,
         took_s=round(time.monotonic() - began, 3),
         run_path=str(run.path) if run is not None else None,
     )
+
+
+def about_pitfalls() -> dict[str, About]:
+    """What a report must know of every pitfall."""
+    return {
+        pitfall.id: About(pitfall.label, pitfall.title, pitfall.group, pitfall.item, pitfall.needs)
+        for pitfall in all_pitfalls()
+    }
 
 
 def measure_one(instrument: Instrument, job: Job, watcher: Watcher) -> Record:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.corpus.entries import Entry, Expected, entries, explained, read
 
 from preop.deployment.types import Deployment
 from preop.errors import InputError
-from tests.corpus.entries import Entry, Expected, entries, explained, read
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: entry.id)

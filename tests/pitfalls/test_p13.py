@@ -178,7 +178,9 @@ def test_commands_of_one_script_need_not_run_at_the_same_time() -> None:
 
 def test_a_gpu_service_that_is_no_known_engine_bars_a_pass_but_no_failure() -> None:
     note = Note(
-        "other-tenant", "service embed takes a GPU too, and preop does not know what it runs", "compose.yml:30:9"
+        "other-tenant",
+        "service embed takes a GPU too, and preop does not know it",
+        "compose.yml:30:9",
     )
     apart = vllm("a", 0.9, ["0"], notes=(note,)), vllm("b", 0.9, ["1"], notes=(note,))
     finding = judged(*apart)

@@ -18,55 +18,10 @@ from preop.facts import Note, Origin, known, unknown
 from preop.findings import Finding, Item, Outcome, PitfallResult, decide
 from preop.models.types import Model, Quantization
 from preop.report.types import Report
+from preop.run import about_pitfalls
 from preop.text import Text
 
-LABELS = {
-    f"P{number:02d}": Text(en, zh)
-    for number, (en, zh) in enumerate(
-        (
-            ("business eval", "业务评测"),
-            ("tokenizer", "分词一致"),
-            ("weight-only quant", "仅权重量化"),
-            ("concurrency", "并发延迟"),
-            ("KV cache", "KV 缓存"),
-            ("GPU metrics", "GPU 指标"),
-            ("batch cap", "批上限"),
-            ("speculation", "投机解码"),
-            ("GPU heat", "GPU 温度"),
-            ("ONNX drift", "ONNX 漂移"),
-            ("engine upgrade", "引擎升级"),
-            ("stack lock", "软件栈锁定"),
-            ("GPU sharing", "GPU 共享"),
-            ("streaming", "流式输出"),
-            ("long context", "长上下文"),
-        ),
-        start=1,
-    )
-}
-TITLES = {
-    "P01": Text("Quantized without a business evaluation", "量化前后精度没对齐验证"),
-    "P02": Text("Tokenizer differs from training", "预处理与训练时不一致"),
-    "P03": Text("Weight-only quantization where it does not pay", "INT8 权重 + FP16 激活反而更慢"),
-    "P04": Text("Single-request latency quoted as production latency", "单 batch 延迟当成品级延迟"),
-    "P05": Text("KV cache under-sized", "KV cache 容量估算错"),
-    "P06": Text("GPU utilization as the only metric", "用 GPU 利用率当唯一指标"),
-    "P07": Text("Batch cap beyond the bend", "在线推理开大 batch"),
-    "P08": Text("Speculative decoding at large batch", "投机解码在大 batch 用"),
-    "P09": Text("Nobody watches GPU temperature", "没监控 GPU 温度"),
-    "P10": Text("ONNX export never verified", "导出 ONNX 后没 verify"),
-    "P11": Text("Engine upgraded without regression", "跨版本升级引擎没跑回归"),
-    "P12": Text("CUDA stack is not the locked one", "CUDA / cuDNN 版本不匹配"),
-    "P13": Text("Several models on one GPU without quotas", "多模型共享 GPU 没设配额"),
-    "P14": Text("Streaming by polling", "流式响应没用 SSE 而是 polling"),
-    "P15": Text("Long context faked by a sliding window", "上下文超原生长度靠 sliding window"),
-}
-READS: dict[str, tuple[str, ...]] = {
-    "P04": ("load",),
-    "P07": ("load",),
-    "P08": ("load",),
-    "P14": ("streaming",),
-    "P02": ("tokens",),
-}
+PITFALLS = tuple(about_pitfalls())
 DEPLOY = frozenset({"P01", "P02", "P04", "P05", "P07", "P13", "P14", "P15"})
 
 NA = Finding(
@@ -153,7 +108,7 @@ def _results(deployments: list[str], judged: dict[str, dict[str, Finding]]) -> t
             pitfall,
             {name: judged.get(pitfall, {}).get(name) or UNPROVEN.get(pitfall, NA) for name in deployments},
         )
-        for pitfall in TITLES
+        for pitfall in PITFALLS
     )
 
 
@@ -444,7 +399,9 @@ def go() -> Report:
         },
     )
     shut = Finding(Outcome.PASS, Text("shown to be in order", "已证实没有问题"), Strength.MEASURED)
-    results = _results([name], {pitfall: {name: shut} for pitfall in TITLES if pitfall not in ("P10", "P13")})
+    results = _results(
+        [name], {pitfall: {name: shut} for pitfall in PITFALLS if pitfall not in ("P10", "P13")}
+    )
     return _report(results, (deployment,), gate="pr", run=None)
 
 
@@ -484,7 +441,8 @@ def hostile() -> Report:
         nasty, nasty, [StreamedRequest(None, nasty, 0, 0, 0, None, None, None, False, nasty)], "failed", nasty
     )
     results = tuple(
-        PitfallResult(pitfall, {nasty: bad if number % 2 else open_}) for number, pitfall in enumerate(TITLES)
+        PitfallResult(pitfall, {nasty: bad if number % 2 else open_})
+        for number, pitfall in enumerate(PITFALLS)
     )
     records = (_record("load", nasty, load), _record("streaming", nasty, streaming))
     return _report(results, (deployment,), gate=nasty, run=nasty, records=records)
@@ -514,9 +472,7 @@ def _report(
         required=DEPLOY,
         deployments=deployments,
         results=results,
-        titles=TITLES,
-        labels=LABELS,
-        reads=READS,
+        about=about_pitfalls(),
         records=records,
         started_at="2026-11-03T09:12:44Z",
         took_s=0.21,

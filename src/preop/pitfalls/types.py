@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from preop.deployment.types import Deployment
 from preop.evidence import Payload, Record, Strength
@@ -60,6 +60,9 @@ class Pitfall:
     """Its subject in a word or two, for a narrow column."""
     title: Text
     """What goes wrong, as a heading."""
+    group: Literal["quantization", "scheduling", "operations", "design"]
+    item: Text
+    """The box to tick in the checklist: what is true when the pitfall is shut."""
     least: Strength
     judge: Callable[[Case], Finding]
     needs: tuple[str, ...] = ()

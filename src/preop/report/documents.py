@@ -194,7 +194,9 @@ def document(report: Report, language: Language) -> dict[str, Any]:
                 )
                 for deployment in report.deployments
             ],
-            findings=[_finding(result, report.titles[result.pitfall], language) for result in report.results],
+            findings=[
+                _finding(result, report.about[result.pitfall].title, language) for result in report.results
+            ],
             records=[
                 RecordDocument(
                     instrument=record.instrument,

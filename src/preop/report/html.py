@@ -108,7 +108,8 @@ def _card(
     shared = said_of_all(result)
     return {
         "pitfall": result.pitfall,
-        "title": report.titles[result.pitfall].in_(language),
+        "label": report.about[result.pitfall].label.in_(language),
+        "title": report.about[result.pitfall].title.in_(language),
         "required": result.pitfall in report.required,
         "speaker": None if shared else name,
         **_finding(finding, report.evidence_for(result.pitfall, name), report, language),

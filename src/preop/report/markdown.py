@@ -8,7 +8,7 @@ from preop.findings import Outcome, PitfallResult
 from preop.report.headline import headline, moment, said_of_all, speaker
 from preop.report.plain import plain, shown
 from preop.report.types import Report
-from preop.report.words import ADVICE, GROUPS, ITEMS, OUTCOMES, STRENGTHS, UI, VERDICTS, aside
+from preop.report.words import ADVICE, GROUPS, OUTCOMES, STRENGTHS, UI, VERDICTS, aside
 from preop.text import Language
 
 __all__ = ["escape", "render_markdown"]
@@ -51,10 +51,11 @@ def render_markdown(report: Report, language: Language) -> str:
     lines.append(f"- {ui['gate']}{colon}{escape(report.gate, 40)} · {when} · preop {report.preop_version}")
     lines += ["", ui["unticked"]]
     by_pitfall = {result.pitfall: result for result in report.results}
-    for group, pitfalls in GROUPS:
-        lines += ["", f"## {group.in_(language)}", ""]
-        for pitfall in pitfalls:
-            lines += _item(by_pitfall[pitfall], report, language, colon)
+    for group, heading in GROUPS.items():
+        lines += ["", f"## {heading.in_(language)}", ""]
+        for pitfall, about in report.about.items():
+            if about.group == group:
+                lines += _item(by_pitfall[pitfall], report, language, colon)
     remarks = _remarks(report, language, colon)
     if remarks:
         lines += ["", f"## {ui['notes']}", "", *remarks]
@@ -75,7 +76,7 @@ def _item(result: PitfallResult, report: Report, language: Language, colon: str)
     if finding.where:
         said += f" · {escape(finding.where, 120)}"
     lines = [
-        f"- [{box}] {ITEMS[result.pitfall].in_(language)} — {result.pitfall}{optional}",
+        f"- [{box}] {report.about[result.pitfall].item.in_(language)} — {result.pitfall}{optional}",
         f"  - **{OUTCOMES[result.outcome].in_(language)}**{colon}{said}",
     ]
     if finding.remedy is not None and result.outcome is Outcome.FAIL:

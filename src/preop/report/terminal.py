@@ -63,8 +63,9 @@ class _Page:
         self.verbose = verbose
         self.cut = False
         self._indent = max(cells(text.in_(language)) for text in MARKS.values()) + 1
-        labels = {**report.titles, **report.labels}
-        self._labels = {pitfall: plain(text.in_(language), 80) for pitfall, text in labels.items()}
+        self._labels = {
+            pitfall: plain(about.label.in_(language), 80) for pitfall, about in report.about.items()
+        }
         self._column = min(max(map(cells, self._labels.values())), _WIDEST_LABEL)
 
     def head(self, report: Report) -> None:

@@ -13,12 +13,26 @@ from preop.thresholds import Thresholds
 __all__ = ["Report"]
 
 
+class About(msgspec.Struct, frozen=True):
+    """What a report must know of a pitfall besides how it was judged."""
+
+    label: Text
+    """Its subject in a word or two."""
+    title: Text
+    """What goes wrong, as a heading."""
+    group: str
+    """Its group in the checklist, a key of `words.GROUPS`."""
+    item: Text
+    """The box to tick in the checklist."""
+    reads: tuple[str, ...] = ()
+    """The instruments whose evidence it reads, so that the age of that can be shown."""
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """One finished check.
 
-    `results` holds the fifteen pitfalls, P01 to P15 in order, each judged for at least one deployment
-    (ValueError otherwise: a report that left one out would pass it by absence). `titles` names each.
-    `reads` names the instruments whose evidence each pitfall reads, so that its age can be shown.
+    `results` holds every pitfall of `about`, in order, each judged for at least one deployment (ValueError
+    otherwise: a report that left one out would pass it by absence).
     """
 
     preop_version: str
@@ -28,11 +42,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Pitfalls that the gate asks for."""
     deployments: tuple[Deployment, ...]
     results: tuple[PitfallResult, ...]
-    titles: dict[str, Text]
-    """What goes wrong in each, as a heading."""
-    labels: dict[str, Text] = {}
-    """Each one's subject in a word or two, for the narrow column of the terminal; its title where missing."""
-    reads: dict[str, tuple[str, ...]] = {}
+    about: dict[str, About]
+    """Every pitfall there is, by id and in order."""
     records: tuple[Record, ...] = ()
     """All valid evidence, newest last."""
     started_at: str
@@ -43,14 +54,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     thresholds: Thresholds = msgspec.field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
-        expected = [f"P{number:02d}" for number in range(1, 16)]
-        if [result.pitfall for result in self.results] != expected:
-            raise ValueError("a report needs the fifteen pitfalls, P01 to P15, in order")
+        if [result.pitfall for result in self.results] != list(self.about):
+            raise ValueError(f"a report needs all of {', '.join(self.about)}, in order")
         if not all(result.by_deployment for result in self.results):
             raise ValueError("each pitfall needs a finding for at least one deployment")
-        missing = [pitfall for pitfall in expected if pitfall not in self.titles]
-        if missing:
-            raise ValueError(f"no title for {', '.join(missing)}")
 
     @property
     def worst_first(self) -> tuple[PitfallResult, ...]:
@@ -73,7 +80,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def evidence_for(self, pitfall: str, deployment: str) -> Record | None:
         """The newest record with a payload that this pitfall reads of this deployment."""
-        instruments = self.reads.get(pitfall, ())
+        instruments = self.about[pitfall].reads
         return next(
             (
                 record

@@ -12,7 +12,6 @@ __all__ = [
     "COUNTED",
     "EXIT",
     "GROUPS",
-    "ITEMS",
     "MARKS",
     "OUTCOMES",
     "SET_BY",
@@ -166,62 +165,10 @@ UI = {
     "unknown_facts": Text("not known", "未知"),
 }
 
-GROUPS: tuple[tuple[Text, tuple[str, ...]], ...] = (
-    (Text("Quantization and precision", "量化与精度"), ("P01", "P02", "P03")),
-    (Text("Scheduling and concurrency", "调度与并发"), ("P04", "P05", "P06", "P07", "P08")),
-    (Text("Monitoring and operations", "监控与运维"), ("P09", "P10", "P11", "P12", "P13")),
-    (Text("Protocol and design", "协议与设计"), ("P14", "P15")),
-)
-
-ITEMS = {
-    "P01": Text(
-        "The quantized model was held against the original on real business prompts, not only on MMLU",
-        "量化前后跑了业务评测集（不只 MMLU）",
-    ),
-    "P02": Text(
-        "The tokenizer is exactly that of training (fast or slow, padding side, special tokens)",
-        "tokenizer 与训练时完全一致（fast/slow、padding 方向、special token）",
-    ),
-    "P03": Text(
-        "Weight-only quantization is used where it pays: a large model at a medium batch",
-        "weight-only 量化用在大模型 + 中等 batch（不是小模型小 batch）",
-    ),
-    "P04": Text(
-        "Latency is reported for one request and for many at once, and the curve's bend is known",
-        "单请求延迟与多并发延迟同时报，并找到曲线拐点",
-    ),
-    "P05": Text(
-        "The KV cache is sized for the long tail of business prompts, with 50 % headroom",
-        "KV cache 按业务长尾 prompt 算，留 50% 余量",
-    ),
-    "P06": Text(
-        "GPU utilization is read beside memory signals, so compute-bound and memory-bound are told apart",
-        "同时看 GPU 利用率与显存信号，区分 compute-bound 与 memory-bound",
-    ),
-    "P07": Text(
-        "The batch cap (max_num_seqs) stands before the bend of the p99 curve",
-        "max_num_seqs 设在 p99 拐点之前，宁可吞吐少也要保 p99",
-    ),
-    "P08": Text(
-        "Speculative decoding is on only where batches are small",
-        "投机解码只在小 batch 场景开，大 batch 关掉",
-    ),
-    "P09": Text(
-        "GPU temperature is watched, with alarms and load shedding", "监控 GPU 温度，有告警并能自动降负载"
-    ),
-    "P10": Text("The ONNX export was verified numerically", "ONNX 导出后 verify 数值一致"),
-    "P11": Text(
-        "An engine upgrade goes through a full regression and a staged rollout",
-        "引擎升级走灰度 + 完整回归测试",
-    ),
-    "P12": Text(
-        "The whole CUDA, cuDNN and driver stack is locked by an image", "用镜像锁定 CUDA/cuDNN 整套软件栈"
-    ),
-    "P13": Text("Models that share a GPU have MPS or memory quotas", "多模型共享 GPU 用 MPS 或显存配额"),
-    "P14": Text("Streaming is done by SSE, not by polling", "流式输出用 SSE 不用 polling"),
-    "P15": Text(
-        "Long context is native (or properly scaled), not a sliding window",
-        "长上下文用原生支持或正确的扩展，不用 sliding window 冒充",
-    ),
+GROUPS = {
+    "quantization": Text("Quantization and precision", "量化与精度"),
+    "scheduling": Text("Scheduling and concurrency", "调度与并发"),
+    "operations": Text("Monitoring and operations", "监控与运维"),
+    "design": Text("Protocol and design", "协议与设计"),
 }
-"""The items of the checklist, as its own fifth section groups them."""
+"""The groups of the checklist, in its order."""

@@ -12,6 +12,11 @@ PITFALL = Pitfall(
     slug="tokenizer-parity",
     label=Text("tokenizer", "分词一致"),
     title=Text("Tokenizer differs from training", "分词与训练时不一致"),
+    group="quantization",
+    item=Text(
+        "The tokenizer is exactly that of training (fast or slow, padding side, special tokens)",
+        "tokenizer 与训练时完全一致（fast/slow、padding 方向、special token）",
+    ),
     least=Strength.MEASURED,
     judge=judge,
     needs=("tokens",),

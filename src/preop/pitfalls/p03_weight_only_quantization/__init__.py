@@ -12,6 +12,11 @@ PITFALL = Pitfall(
     slug="weight-only-quantization",
     label=Text("weight-only quant", "仅权重量化"),
     title=Text("Weight-only quantization that does not pay", "仅权重量化没有收益"),
+    group="quantization",
+    item=Text(
+        "Weight-only quantization is used where it pays: a large model at a medium batch",
+        "weight-only 量化用在大模型 + 中等 batch（不是小模型小 batch）",
+    ),
     least=Strength.COMPUTED,
     judge=judge,
 )

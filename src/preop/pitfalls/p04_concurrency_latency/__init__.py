@@ -14,6 +14,11 @@ PITFALL = Pitfall(
     slug="concurrency-latency",
     label=Text("concurrency", "并发延迟"),
     title=Text("Single-request latency quoted as production latency", "把单请求延迟当成生产延迟"),
+    group="scheduling",
+    item=Text(
+        "Latency is reported for one request and for many at once, and the curve's bend is known",
+        "单请求延迟与多并发延迟同时报，并找到曲线拐点",
+    ),
     least=Strength.MEASURED,
     judge=judge,
     needs=("load",),

@@ -12,6 +12,11 @@ PITFALL = Pitfall(
     slug="speculative-decoding",
     label=Text("speculation", "投机解码"),
     title=Text("Speculative decoding at large batch", "大 batch 下使用投机解码"),
+    group="scheduling",
+    item=Text(
+        "Speculative decoding is on only where batches are small",
+        "投机解码只在小 batch 场景开，大 batch 关掉",
+    ),
     least=Strength.MEASURED,
     judge=judge,
     facts=("speculative",),

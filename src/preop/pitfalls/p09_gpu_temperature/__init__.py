@@ -14,6 +14,10 @@ PITFALL = Pitfall(
     slug="gpu-temperature",
     label=Text("GPU heat", "GPU 温度"),
     title=Text("GPU temperature not watched", "没监控 GPU 温度"),
+    group="operations",
+    item=Text(
+        "GPU temperature is watched, with alarms and load shedding", "监控 GPU 温度，有告警并能自动降负载"
+    ),
     least=Strength.MEASURED,
     judge=judge,
     facts=("gpu",),

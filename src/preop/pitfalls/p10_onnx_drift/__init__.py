@@ -14,6 +14,8 @@ PITFALL = Pitfall(
     slug="onnx-drift",
     label=Text("ONNX drift", "ONNX 漂移"),
     title=Text("ONNX export never verified", "导出 ONNX 后没有校验"),
+    group="operations",
+    item=Text("The ONNX export was verified numerically", "ONNX 导出后 verify 数值一致"),
     least=Strength.MEASURED,
     judge=judge,
 )

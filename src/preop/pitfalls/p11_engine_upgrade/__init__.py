@@ -14,6 +14,11 @@ PITFALL = Pitfall(
     slug="engine-upgrade",
     label=Text("engine upgrade", "引擎升级"),
     title=Text("Engine upgraded without regression tests", "跨版本升级引擎没跑回归"),
+    group="operations",
+    item=Text(
+        "An engine upgrade goes through a full regression and a staged rollout",
+        "引擎升级走灰度 + 完整回归测试",
+    ),
     least=Strength.MEASURED,
     judge=judge,
 )
