@@ -150,7 +150,8 @@ def _run(job: Job) -> Streaming:
 
     async def measure() -> tuple[str | None, list[ChatStream], Verdict | None, str]:
         model = await model_name(target, job.deployment, access.timeout_s)
-        asker = Asker(target)
+        # What client libraries send: a gateway that packs the stream may hold it back for that.
+        asker = Asker(target, accept_encoding="gzip, deflate")
         streams: list[ChatStream] = []
         verdict: Verdict | None = None
         why = ""

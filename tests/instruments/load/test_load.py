@@ -108,7 +108,7 @@ def test_failures_are_counted_and_void_the_level() -> None:
 
 
 def test_few_failures_do_not_void_but_cost_the_tail() -> None:
-    with pacing(slots=16, base_us=500, fail_every=50) as url:
+    with pacing(slots=16, base_us=5_000, fail_every=50) as url:
         level = measured(url, concurrency=[8], requests=700, output_tokens=2).levels[0]
     assert level.valid and 0 < level.errors < 35
     assert level.ttft_ms.p50 is not None and level.ttft_ms.p99 is None

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
+import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from wire.pacers import free_port, pacing
-from wire.servers import HEAD, Step, buffering, playing
+from wire.servers import HEAD, Step, buffering, playing, serving
 
 from preop.deployment.types import Deployment
 from preop.errors import InstrumentError
@@ -84,8 +87,41 @@ def test_whole_answer_as_json() -> None:
     head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
     with playing([head + body]) as server:
         payload = measured(server.url)
+        assert b"Accept-Encoding: gzip, deflate\r\n" in server.requests[-1]
     assert payload.verdict == "not-sse"
     assert "application/json" in payload.why
+
+
+def test_gateway_that_packs_the_stream_and_holds_it_back() -> None:
+    """A compressor without a flush after each event: all text leaves it at the end."""
+
+    async def handler(request: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if request.startswith(b"GET"):
+            writer.write(NO_MODELS)
+            return
+        tokens = json.loads(request.partition(b"\r\n\r\n")[2])["max_tokens"]
+        event = b'data: {"choices":[{"index":0,"delta":{"content":" t"},"finish_reason":null}]}\n\n'
+        end = b'data: {"choices":[],"finish_reason":null}\n\ndata: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\n'
+        packer = zlib.compressobj(wbits=31)
+        writer.write(
+            HEAD + b"Content-Encoding: gzip\r\nConnection: close\r\n\r\n" + packer.compress(b": hello\n\n")
+        )
+        for _ in range(tokens):
+            await asyncio.sleep(0.004)
+            writer.write(packer.compress(event))
+        writer.write(packer.compress(end) + packer.flush())
+        writer.close()
+
+    with serving(handler) as server:
+        assert measured(server.url).verdict == "buffered"
+
+
+def test_importing_the_instruments_imports_no_http_parser() -> None:
+    code = (
+        "import sys, preop.instruments.streaming, preop.instruments.load, preop.instruments.tokens\n"
+        "assert not {'httptools', 'uvloop', 'tokenizers', 'asyncio'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_no_request_finishes() -> None:

@@ -222,6 +222,7 @@ def test_https_to_a_plain_server() -> None:
         "http://user:pw@h",
         "http://[::1",
         "http://h:x",
+        "http://h/?key=pw",
     ],
 )
 def test_urls_that_are_none(url: str) -> None:

@@ -39,8 +39,8 @@ async def model_name(target: Target, deployment: Deployment, timeout_s: float = 
 class Asker:
     """Asks for streamed chat completions, one after another, on a connection that is opened when needed."""
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    def __init__(self, target: Target, accept_encoding: str = "identity") -> None:
+        self._target, self._accept_encoding = target, accept_encoding
         self._connection: Connection | None = None
 
     async def ready(self) -> Connection:
@@ -57,9 +57,9 @@ class Asker:
         """
         kept = self._connection
         connection = await self.ready()
-        response = await chat(connection, body, timeout_s)
+        response = await chat(connection, body, timeout_s, self._accept_encoding)
         if connection is kept and _never_began(response):
-            response = await chat(await self.ready(), body, timeout_s)
+            response = await chat(await self.ready(), body, timeout_s, self._accept_encoding)
         return response
 
     async def ask_and_read(self, body: bytes, timeout_s: float) -> ChatStream:

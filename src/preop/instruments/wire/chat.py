@@ -99,13 +99,15 @@ def chat_body(
     return json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
 
 
-async def chat(connection: Connection, body: bytes, timeout_s: float) -> Response:
+async def chat(
+    connection: Connection, body: bytes, timeout_s: float, accept_encoding: str = "identity"
+) -> Response:
     """One streamed chat completion, not yet read: give it to `parse_chat` when time no longer matters."""
     return await connection.request(
         "POST",
         "/v1/chat/completions",
         body,
-        headers={"Accept": "text/event-stream", "Accept-Encoding": "identity"},
+        headers={"Accept": "text/event-stream", "Accept-Encoding": accept_encoding},
         timeout_s=timeout_s,
     )
 

@@ -71,6 +71,8 @@ class Target:
             raise InputError(
                 "the endpoint's URL holds a user or password; give a key by its own option instead"
             )
+        if parts.query or parts.fragment:
+            raise InputError("the endpoint's URL holds a query; expected its base alone, as http://HOST:PORT")
         context = None
         if parts.scheme == "https":
             bundle = access.verify_tls if isinstance(access.verify_tls, str) else None

@@ -8,7 +8,7 @@ memory free after, TGI's bounds what is free, llama.cpp takes what it needs: the
 `kv_cache_memory_bytes` puts vLLM's share out of force.
 
 Two deployments share a GPU only where the files say so: the same device ids, or each the first of all the
-machine's GPUs. Of NVIDIA, Docker hands `count: N` the first N (moby's `countToDevices`); the reader names them.
+machine's GPUs. Docker gives `count: N` of NVIDIA the first N (moby's countToDevices): the reader names them.
 """
 
 from __future__ import annotations
