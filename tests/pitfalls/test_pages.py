@@ -1,4 +1,4 @@
-"""The pages: both languages whole and alike, nothing named that does not exist, the checklist's numbers there."""
+"""The pages: alike in both languages, with what the checklist says, naming nothing that is not there."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ CHECKLIST = {
     "P14": ["200", "160", "32", "SSE", "EventSourceResponse", "[DONE]"],
     "P15": ["4K", "32K", "28K", "Qwen2.5-7B-Instruct", "Yarn-7B-128K", "RoPE scaling"],
 }
-"""What the checklist says of each pitfall in numbers, names and commands, in the form common to both languages."""
+"""What the checklist says of each pitfall in numbers and names, in the form common to both languages."""
 
 _FLAG = re.compile(r"(?<![\w-])--[A-Za-z][\w-]*")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -11,6 +11,8 @@ from preop.cli.options import language_of, language_option, settings_of, setting
 
 __all__ = ["command"]
 
+_WIDEST = 100
+
 
 @click.command("explain", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("pitfall", required=False)
@@ -27,10 +29,28 @@ def command(pitfall: str | None, lang: str | None, config: Path | None) -> int:
         return 0
     text = page(find_pitfall(pitfall), language)
     if sys.stdout.isatty():
-        from rich.console import Console
-        from rich.markdown import Markdown
-
-        Console(width=min(100, Console().width)).print(Markdown(text))
+        _show(text)
     else:
         click.echo(text, nl=False)
     return 0
+
+
+def _show(text: str) -> None:
+    """The page as a person reads it. Table cells fold: by itself rich would cut them."""
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.markdown import Markdown, TableElement
+    from rich.table import Table
+
+    class Folding(TableElement):
+        def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+            for part in super().__rich_console__(console, options):
+                if isinstance(part, Table):
+                    for column in part.columns:
+                        column.overflow = "fold"
+                yield part
+
+    class Page(Markdown):
+        elements = {**Markdown.elements, "table_open": Folding}  # noqa: RUF012 as its parent declares it
+
+    console = Console()
+    console.print(Page(text), width=min(_WIDEST, console.width))
