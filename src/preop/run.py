@@ -5,6 +5,7 @@ targets -> deployments -> (endpoint) -> instruments -> records -> judges -> repo
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import queue
 import threading
@@ -99,7 +100,8 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
             keep(record)
     except KeyboardInterrupt:
         if run is not None:
-            run.interrupt()
+            with contextlib.suppress(OSError):  # what had finished is there all the same
+                run.interrupt()
         raise Interrupted from None
     fresh = {(record.instrument, record.deployment) for record in records}
     earlier = [

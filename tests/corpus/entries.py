@@ -21,7 +21,7 @@ import msgspec
 from preop.deployment.read import ReadOptions, read_targets
 from preop.deployment.types import Deployment
 
-__all__ = ["Entry", "Expected", "entries", "explained", "failures", "read"]
+__all__ = ["Entry", "Expected", "entries", "explained", "failures", "passes", "read"]
 
 DATA = Path(__file__).parent.parent / "data" / "corpus"
 
@@ -67,14 +67,18 @@ def explained() -> dict[str, str]:
 
 @cache
 def failures() -> dict[str, dict[str, str]]:
-    """The pitfalls that must fail by the text alone, and why that is certain, by entry id."""
-    found: dict[str, dict[str, str]] = tomllib.loads((DATA / "failures.toml").read_text(encoding="utf-8"))
-    return found
+    """The pitfalls that fail by the text alone, and why that is certain, by entry id."""
+    return _table("failures.toml")
 
 
-def _table(name: str) -> dict[str, str]:
-    found: dict[str, str] = tomllib.loads((DATA / name).read_text(encoding="utf-8"))
-    return found
+@cache
+def passes() -> dict[str, dict[str, str]]:
+    """The pitfalls that pass by the text alone, and what proves it, by entry id."""
+    return _table("passes.toml")
+
+
+def _table(name: str) -> dict[str, Any]:
+    return tomllib.loads((DATA / name).read_text(encoding="utf-8"))
 
 
 def read(entry: Entry, folder: Path) -> list[Deployment]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.corpus.entries import Entry, Expected, entries, explained, read
 
+from corpus.entries import Entry, Expected, entries, explained, read
 from preop.deployment.types import Deployment
 from preop.errors import InputError
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
 
 import click
 
 from preop import __version__
-from preop.errors import PreopError
+from preop.errors import InputError, PreopError
 
 __all__ = ["main"]
 
@@ -55,29 +59,55 @@ def preop() -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run preop and leave with its exit code: 0 GO, 1 NO-GO, 3 HOLD, 2 when the call itself is wrong."""
+    """Run preop and leave with its exit code: 0 GO, 1 NO-GO, 3 HOLD, 2 when the call itself is wrong.
+
+    141 when the reader of the output has gone, 130 on Ctrl-C, 70 on a defect of preop itself.
+    """
+    # Python has None where the caller closed it (`preop check >&-`): the exit code alone is asked for.
+    sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 open until the process ends
+    sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
     words = sys.argv[1:] if arguments is None else arguments
     own, served = _split(words)
     try:
         code = preop.main(own, prog_name="preop", standalone_mode=False, obj=served)
     except click.exceptions.Abort:
-        click.echo("preop: interrupted", err=True)
-        sys.exit(130)
+        _stop("interrupted", 130)
     except click.NoSuchOption as error:
-        hint = _missing_separator(own)
-        click.echo(f"preop: {hint or error.format_message()}", err=True)
-        sys.exit(2)
+        _stop(_missing_separator(own) or error.format_message())
     except click.ClickException as error:
-        click.echo(f"preop: {error.format_message()}", err=True)
-        sys.exit(2)
+        _stop(error.format_message())
+    except InputError as error:
+        _stop(_missing_separator(own) or str(error))
     except PreopError as error:
-        click.echo(f"preop: {error}", err=True)
-        sys.exit(2)
+        _stop(str(error))
     except BrokenPipeError:
         # The reader of our output has gone (`preop check | head`): nothing more to say to it.
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:
+        _stop(f"{error.filename or 'standard output'}: {error.strerror or error}")
+    except Exception as crash:  # noqa: BLE001 Python would leave with 1, which scripts read as NO-GO
+        _stop(f"a defect of preop, please report it: {_told(crash)}", 70)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _stop(message: str, code: int = 2) -> NoReturn:
+    """Say one sentence and leave. It may quote what others wrote: no secret, no control character."""
+    from preop.report.plain import plain
+    from preop.secrets import mask_text
+
+    with contextlib.suppress(OSError):  # standard error may be full, too
+        click.echo(f"preop: {plain(mask_text(message), 2000)}", err=True)
+    sys.exit(code)
+
+
+def _told(crash: Exception) -> str:
+    """A crash in one line: what, and where in preop."""
+    import traceback
+
+    frames = [f for f in traceback.extract_tb(crash.__traceback__) if "preop" in f.filename]
+    where = f" (preop {__version__}, {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(crash).__name__}: {crash}{where}"
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
@@ -90,6 +120,6 @@ def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
 
 def _missing_separator(words: list[str]) -> str | None:
     for word in words[1:]:
-        if word in _SERVERS:
+        if word in _SERVERS and not Path(word).is_file():
             return f"put `--` before the serve command: preop {words[0]} -- {word} ..."
     return None

@@ -19,6 +19,7 @@ from preop.cli.options import (
     reading,
     settings_of,
     settings_option,
+    writable,
     write_output,
 )
 from preop.errors import UsageError
@@ -70,7 +71,6 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     from preop.deployment.read import read_targets
     from preop.instruments import parse_names
     from preop.ledger.runs import DEFAULT_RUNS, start_run
-    from preop.report import document
     from preop.run import Interrupted, Plan, check
     from preop.thresholds import Thresholds
 
@@ -78,6 +78,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     language = language_of(flags["lang"], settings)
     endpoints = accesses(settings, flags)
     measure = parse_names(flags["measure"]) if flags["measure"] is not None else ()
+    writable(flags["output"], flags["report"])
     if measure and not endpoints:
         raise UsageError("--measure needs a running engine: add --endpoint URL")
     inputs = merged_inputs(settings, flags)
@@ -119,17 +120,35 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         kept = f"; what had finished is in {run.path}" if run is not None else ""
         watcher.message(f"interrupted{kept}")
         return 130
-    if run is not None:
-        run.finish(report.verdict.value, document(report, "en"))
-    _show(report, language, flags)
+    answered = run is not None and _finish(run, report, watcher)
+    try:
+        _show(report, language, flags, watcher)
+    except UsageError as error:
+        where = f"; the answer is kept in {run.path / 'check.json'}" if run is not None and answered else ""
+        raise UsageError(f"{error}{where}") from None
     return report.verdict.exit_code
 
 
-def _show(report: Any, language: Any, flags: dict[str, Any]) -> None:
+def _finish(run: Any, report: Any, watcher: Any) -> bool:
+    """Write the answer into the run's folder; whether that could be done."""
+    from preop.report import document
+
+    try:
+        run.finish(report.verdict.value, document(report, "en"))
+    except OSError as error:
+        watcher.message(f"{run.path}: the answer is not kept: {error.strerror or error}")
+        return False
+    return True
+
+
+def _show(report: Any, language: Any, flags: dict[str, Any], watcher: Any) -> None:
     from preop import report as reports
 
     if flags["report"] is not None:
-        write_output(reports.render_html(report, language), flags["report"])
+        try:
+            write_output(reports.render_html(report, language), flags["report"])
+        except UsageError as error:  # the disk is full: no reason to keep the answer back, too
+            watcher.message(str(error))
     form, output = flags["form"], flags["output"]
     if form == "json":
         write_output(reports.to_json(reports.document(report, language)), output)

@@ -18,6 +18,7 @@ from preop.cli.options import (
     reading,
     settings_of,
     settings_option,
+    writable,
     write_output,
 )
 from preop.errors import UsageError
@@ -92,7 +93,8 @@ def load(served: list[str] | None, **flags: Any) -> int:
 
 @command.command("tokens")
 @click.option(
-    "--reference", required=True, help="The training side's tokenizer: a folder, tokenizer.json or GGUF."
+    "--reference",
+    help="The training side's tokenizer: a folder, tokenizer.json or GGUF (llama.cpp: else its own model file).",
 )
 @click.option("--candidate", metavar="URL", help="The serving side (same as --endpoint).")
 @click.option("--texts", help="Your own texts, JSON Lines, besides the built-in ones.")
@@ -115,6 +117,7 @@ def _measure(name: str, served: list[str] | None, flags: dict[str, Any]) -> int:
 
     settings = settings_of(flags["config"])
     language = language_of(flags["lang"], settings)
+    writable(flags["output"])
     targets = accesses(settings, flags)
     if len(targets) != 1:
         raise UsageError("give one running engine: --endpoint URL")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ __all__ = [
     "reading",
     "settings_of",
     "settings_option",
+    "writable",
     "write_output",
 ]
 
@@ -185,14 +187,34 @@ def concurrency(text: str | None) -> list[int] | None:
     return levels
 
 
+def writable(*outputs: Path | None) -> None:
+    """Refuse, before anything is measured, what could not be written afterwards. Raises `UsageError`."""
+    for output in outputs:
+        if output is None or output.is_symlink():
+            continue
+        if output.is_dir():
+            raise UsageError(f"{output}: is a folder, expected the name of a file to write")
+        if not output.parent.is_dir():
+            raise UsageError(f"{output}: cannot be written: there is no folder {output.parent}")
+        if not os.access(output.parent, os.W_OK | os.X_OK):
+            raise UsageError(f"{output}: cannot be written: {output.parent} is not yours to write in")
+
+
 def write_output(text: str, output: Path | None) -> None:
     """To `output`, whole or not at all, or to standard output."""
     if output is None:
         click.echo(text, nl=not text.endswith("\n"))
         return
-    temporary = output.with_name(f".{output.name}.tmp")
+    text = text if text.endswith("\n") else text + "\n"
+    # A device, a pipe or a link (/dev/null, /dev/stdout) is written through, never replaced.
+    through = output.is_symlink() or (output.exists() and not output.is_file())
+    temporary = output if through else output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text(text if text.endswith("\n") else text + "\n", encoding="utf-8")
-        temporary.replace(output)
+        temporary.write_text(text, encoding="utf-8")
+        if not through:
+            temporary.replace(output)
     except OSError as error:
+        if not through:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
         raise UsageError(f"{output}: cannot be written: {error.strerror or error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 
@@ -46,12 +47,17 @@ class Progress(Watcher):
 
     def _draw(self) -> None:
         text = " | ".join(f"{name}: {line}" for name, line in self._lines.items())
-        sys.stderr.write("\r\x1b[2K" + _plain(text)[:100])
-        sys.stderr.flush()
+        _write("\r\x1b[2K" + _plain(text)[:100])
 
     def _print(self, line: str) -> None:
         clear = "\r\x1b[2K" if self._terminal else ""
-        sys.stderr.write(clear + _plain(line) + "\n")
+        _write(clear + _plain(line) + "\n")
+
+
+def _write(text: str) -> None:
+    # Nobody reads any more, or the disk is full: no reason to lose a measurement.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
         sys.stderr.flush()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -22,6 +23,7 @@ __all__ = ["Found", "from_argv", "launches", "read_text_commands", "unwrap"]
 
 MAX_WRAPPERS = 16
 
+_SHELL_NUMBERS = count(1)
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "ash", "ksh"})
 _QUESTIONS = frozenset({"--version", "--help", "-h", "--list-devices"})
 _COMMAND_OPTION = re.compile(r"-[a-zA-Z]*c[a-zA-Z]*\Z")
@@ -43,6 +45,14 @@ class Found:
     """Folders of this machine that a container sees, by their path inside."""
     folder: Path | None = Path()
     """Where relative paths begin; None where that cannot be seen."""
+    is_inner: bool = False
+    """One of the commands of a shell text: the image's own command does not stand for it."""
+    branches: tuple[tuple[int, int], ...] = ()
+    """The branches of that shell text in which it stands."""
+    shells: tuple[int, ...] = ()
+    """The shells around it, by number."""
+    ends: tuple[int, ...] = ()
+    """Those of them whose place it takes (`exec`): what follows there runs only where this does not."""
 
     def launch(self, name: str, source: str) -> Launch | None:
         """The launch, or None where no engine that preop knows is started.
@@ -51,15 +61,20 @@ class Found:
         two engines are started at once.
         """
         from preop.engines import identify
-        from preop.engines.images import command_of_image
+        from preop.engines.images import command_by_name, command_of_image
 
         words = _numbered(self.tokens, 0)
         hidden = list(self.hidden)
         if len(words) == 2 and words[1].text in _QUESTIONS:
             return None
         if identify(words) is None:
-            entry = command_of_image(_repository(self.image)) if self.image else ()
-            if not entry or self.image is None:
+            if self.image is None or self.is_inner:
+                return None
+            entry = command_of_image(_repository(self.image))
+            if not entry and not self.own_entrypoint:
+                entry = command_by_name(_repository(self.image), words)
+                hidden += ["the image's own entrypoint may pass flags that cannot be seen"] if entry else []
+            if not entry:
                 return None
             if self.own_entrypoint or (words and _is_script(words[0])):
                 what = words[0].text if words and words[0].text is not None else "its entrypoint"
@@ -113,13 +128,13 @@ def read_text_commands(source: Source, outer: Found) -> list[Found]:
 
 def launches(found: Sequence[Found], source: str) -> list[tuple[Launch, Path | None]]:
     """The launch among commands that one shell runs, and where its relative paths begin; none where no
-    engine is started.
+    engine is started. Of commands of which one runs, what they have in common.
 
     Raises `InputError` where two engines are started at once.
     """
     from preop.engines.commands import NotServing
 
-    started: list[tuple[Launch, Path | None]] = []
+    started: list[tuple[Found, Launch]] = []
     refused: NotServing | None = None
     for each in found:
         try:
@@ -127,13 +142,57 @@ def launches(found: Sequence[Found], source: str) -> list[tuple[Launch, Path | N
         except NotServing as error:  # `vllm bench` beside `vllm serve` in one script
             refused = refused or error
             continue
-        started += [(launch, each.folder)] if launch else []
+        started += [(each, launch)] if launch else []
     if not started and refused is not None:
         raise refused
+    if not started:  # an image of an engine, and a shell text in which nothing names it
+        whole = (replace(each, is_inner=False) for each in found if each.is_inner and each.own_entrypoint)
+        started = [(each, launch) for each in whole if (launch := each.launch("", source))][:1]
     if len(started) > 1:
-        places = " and ".join(_begin(launch) for launch, _ in started[:2])
-        raise InputError(f"{source}: starts two engines at once: {places}; expected one")
-    return started
+        one = _one_of([launch for _, launch in started]) if _only_one_runs([f for f, _ in started]) else None
+        if one is None:
+            places = " and ".join(_begin(launch) for _, launch in started[:2])
+            raise InputError(f"{source}: starts two engines at once: {places}; expected one")
+        return [(one, started[0][0].folder)]
+    return [(launch, each.folder) for each, launch in started]
+
+
+def _only_one_runs(found: Sequence[Found]) -> bool:
+    """Whether each of the commands keeps those after it from running."""
+    for at, first in enumerate(found):
+        for second in found[at + 1 :]:
+            apart = any(
+                block == other and branch != way
+                for block, branch in first.branches
+                for other, way in second.branches
+            )
+            if not apart and not set(first.ends) & set(second.shells):
+                return False
+    return True
+
+
+def _one_of(launches: Sequence[Launch]) -> Launch | None:
+    """What is sure where one of several commands runs: the engine, and the words in which all of them end.
+    The words before may set anything. None where they start different engines."""
+    from preop.engines import identify
+
+    found = [identify(launch.words) for launch in launches]
+    first, words = launches[0], launches[0].words
+    if any(each is None or found[0] is None or each.engine != found[0].engine for each in found):
+        return None
+    at = found[0].arguments_at if found[0] else 0
+    texts = [[(word.text, word.note) for word in launch.words] for launch in launches]
+    if all(each == texts[0] for each in texts):
+        return first
+    most = min(
+        len(each) - (start.arguments_at if start else 0) for each, start in zip(texts, found, strict=True)
+    )
+    same = 0
+    while same < most and len({each[-1 - same] for each in texts}) == 1:
+        same += 1
+    why = f"which of {len(launches)} commands runs cannot be seen"
+    unseen = Word(None, words[0].origin, why)
+    return msgspec.structs.replace(first, words=(*words[:at], unseen, *words[len(words) - same :]))
 
 
 def _begin(launch: Launch) -> str:
@@ -163,9 +222,8 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
             found = _env(found)
         elif name == "eval":
             return _from_shell(_joined(found.tokens[1:]), found, depth)
-        elif name in _SHELLS:
-            script = _shell_script(found.tokens)
-            return [found] if script is None else _from_shell(script.source(), found, depth)
+        elif name in _SHELLS and (script := _shell_script(found.tokens)) is not None:
+            return _from_shell(script.source(), found, depth)
         elif name in CONTAINER_COMMANDS:
             inside = _container(found)
             if inside is None:
@@ -175,6 +233,8 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
             return []  # it asks whether a program is there
         elif (rest := after_wrapper(name, found.tokens)) is not None:
             found = replace(found, tokens=rest)
+        elif (inner := _behind_script(found)) is not None:
+            found = inner
         else:
             break
     return [found]
@@ -183,14 +243,38 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
 def _from_shell(source: Source, outer: Found, depth: int) -> list[Found]:
     found = []
     unseen = outer.hidden[0] if outer.hidden else None
+    number = next(_SHELL_NUMBERS)
     for command in shell.commands(source, outer.environment, unseen):
         exported = {name: environment_word(name, value) for name, value in command.exported.items()}
         if command.words[0].visible in ("cd", "pushd") and len(command.words) > 1:
             outer = replace(outer, folder=_changed(outer.folder, command.words[1]))
             continue
-        inner = replace(outer, tokens=command.words, environment={**outer.environment, **exported})
+        inner = replace(
+            outer,
+            tokens=command.words,
+            environment={**outer.environment, **exported},
+            is_inner=True,
+            branches=(*outer.branches, *command.branches),
+            shells=(*outer.shells, number),
+            ends=(*outer.ends, number) if command.ends_shell else outer.ends,
+        )
         found += unwrap(inner, depth)
     return found
+
+
+def _behind_script(found: Found) -> Found | None:
+    """The engine's command that a script is handed: `bash /entrypoint.sh vllm serve ...`."""
+    from preop.engines import identify
+
+    at = 0
+    if PurePosixPath(found.tokens[0].visible or "").name in _SHELLS:
+        at = next((i for i, token in enumerate(found.tokens) if i and not token.head.startswith("-")), 0)
+    script, rest = found.tokens[at], found.tokens[at + 1 :]
+    name = PurePosixPath(script.visible or "").name
+    if not (name.endswith(".sh") or "entrypoint" in name) or not rest or identify(_numbered(rest, 0)) is None:
+        return None
+    why = f"{script.text} is not read: it may change the command that it is given"
+    return replace(found, tokens=rest, hidden=(*found.hidden, why))
 
 
 def _joined(tokens: Sequence[Token]) -> Source:

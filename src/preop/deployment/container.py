@@ -85,6 +85,8 @@ class ContainerRun:
             token = tokens[i]
             text = token.head
             if not text and token.holes:
+                if _starts_engine(tokens[i + 1 :]):
+                    break  # `docker run $IMAGE vllm serve ...`
                 self.hidden.append(f"options of `docker run` may be hidden: {token.note}")
                 i += 1
                 continue
@@ -146,6 +148,15 @@ class ContainerRun:
             inside = fields.get("target") or fields.get("destination") or fields.get("dst")
             if fields.get("type") == "bind" and here and inside:
                 self.mounts[inside] = here
+
+
+def _starts_engine(tokens: Sequence[Token]) -> bool:
+    from preop.engines import identify
+
+    try:
+        return identify([word for token in tokens for word in token.words()]) is not None
+    except InputError:
+        return True
 
 
 def _placed(token: Token, what: str) -> Token:

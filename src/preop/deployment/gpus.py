@@ -59,7 +59,7 @@ def counted(vendor: Vendor, count: int, origin: Origin) -> GpuRequest:
 
 def named(vendor: Vendor, ids: Iterable[str], origin: Origin) -> GpuRequest:
     """GPUs asked for by id."""
-    found = tuple(part.strip() for part in ids if part.strip())
+    found = tuple(part.strip() for each in ids for part in each.split(",") if part.strip())
     if found == ALL:
         return GpuRequest(vendor, None, ALL, origin)
     return GpuRequest(vendor, len(found), found, origin)

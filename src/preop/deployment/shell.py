@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Literal
 
 from preop.deployment.tokens import HOLE, Hole, Source, Token, variable
@@ -24,6 +25,8 @@ MAX_LENGTH = 200_000
 """Characters of all words together, variables expanded."""
 _PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-=?+])(.*))?\Z", re.DOTALL)
 _ITEMS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\Z")
+_NUMBERS = count(1)
+"""Of blocks, in all texts: commands of two texts are never taken for branches of one block."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b", "0": "\x00"}
 _OPENERS = {"if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
@@ -36,6 +39,10 @@ class Command:
 
     words: tuple[Token, ...]
     exported: Mapping[str, Token] = field(default_factory=dict)
+    branches: tuple[tuple[int, int], ...] = ()
+    """The blocks around it, by number, and which branch of each: two branches of one `if` never both run."""
+    ends_shell: bool = False
+    """It takes the shell's place (`exec`)."""
 
 
 def commands(
@@ -69,6 +76,7 @@ class _Reader:
         self.variables = Variables(variables)
         self.nested = 0
         self._blocks: list[str] = []
+        self._branches: list[tuple[int, int]] = []
         self._chars: list[str] = []
         self._at: list[int] = []
         self._holes: dict[int, Hole] = {}
@@ -358,11 +366,15 @@ class _Reader:
                 return self._array(word, i, end)
             if self._open and not self._words and two == "()":
                 self._chars, self._at, self._holes, self._open = [], [], {}, False
-                self._blocks.append("function")
+                self._begin("function")
                 return i + 2
             self._end_command("(")
             return i + 1
         size = 2 if two in ("&&", "||", ";;", "|&") else 1
+        if two == ";;":
+            self._end_command(two)
+            self._next_branch()
+            return i + size
         self._end_command(text[i : i + size])
         return i + size
 
@@ -438,18 +450,30 @@ class _Reader:
     def _keyword(self, word: str) -> bool:
         """Whether the first word of a command is syntax and no part of the command."""
         if word in _OPENERS:
-            self._blocks.append(_OPENERS[word])
+            self._begin(_OPENERS[word])
         elif word == "function":
-            self._blocks.append("function")
+            self._begin("function")
             self._skip_word = True
             return True
         elif word in ("fi", "done", "esac", "}"):
             if self._blocks:
                 self._blocks.pop()
+                self._branches.pop()
             return True
         elif word == "{" and self._blocks[-1:] != ["function"]:
-            self._blocks.append("group")
+            self._begin("group")
+        elif word in ("else", "elif"):
+            self._next_branch()
         return word in _LEADERS
+
+    def _begin(self, block: str) -> None:
+        self._blocks.append(block)
+        self._branches.append((next(_NUMBERS), 0))
+
+    def _next_branch(self) -> None:
+        if self._branches:
+            block, branch = self._branches.pop()
+            self._branches.append((block, branch + 1))
 
     def _end_command(self, operator: str) -> None:
         self._end_word()
@@ -463,7 +487,9 @@ class _Reader:
             return
         if self._shell and self.variables.take(found, sure):
             return
-        self._found.append(Command(tuple(found), self.variables.exports()))
+        ends_shell = found[0].visible == "exec" and operator not in ("&", "|", "|&")
+        branches = tuple(self._branches)
+        self._found.append(Command(tuple(found), self.variables.exports(), branches, ends_shell))
 
     @property
     def _sure(self) -> bool:

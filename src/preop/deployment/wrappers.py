@@ -33,6 +33,7 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
     "su-exec": ("", 1),
     "tini": ("-p -e", 0),
     "dumb-init": ("-r --rewrite", 0),
+    "nvidia_entrypoint.sh": ("", 0),
     "systemd-run": ("-p -u -t -E -H -M --property --unit --uid --gid --slice --description --setenv", 0),
     "strace": ("-o -e -s -p -a -S -u", 0),
     "screen": ("-S -dmS -DmS -c -e -h -s -T", 0),

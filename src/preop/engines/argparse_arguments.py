@@ -17,7 +17,7 @@ import msgspec
 from preop.engines.reading import Reading
 from preop.engines.tables import Spelling
 from preop.engines.types import Flag
-from preop.engines.values import human_int
+from preop.engines.values import human_int, loads
 from preop.facts import Origin, Word
 
 __all__ = ["read_arguments"]
@@ -25,6 +25,8 @@ __all__ = ["read_arguments"]
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SWITCH = re.compile(r"--(enable|disable|no|use|worker-use|engine-use|trust|skip|return)-")
 _LEVELS = {"0", "1", "2", "3"}
+_LONGEST_PATH = 32
+"""Keys in one `--a.b.c`; json.dumps gives up at about a thousand."""
 
 
 def read_arguments(
@@ -170,7 +172,9 @@ def _take_dotted(
         name, *path = key.removesuffix("+").split(".")
         item: Any = value.split(",") if key.endswith("+") else _dotted_value(value)
         earlier = merged.get(name, ({}, word.origin))[0]
-        if isinstance(earlier, dict):
+        if len(path) > _LONGEST_PATH:
+            merged[name] = (Word(None, word.origin, "its keys are nested too deep"), word.origin)
+        elif isinstance(earlier, dict):
             _merge(earlier, path, item)
             merged[name] = (earlier, word.origin)
     return rest, merged
@@ -178,8 +182,8 @@ def _take_dotted(
 
 def _dotted_value(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return loads(text)
+    except ValueError:
         pass
     try:
         return human_int(text, "vllm")

@@ -125,10 +125,16 @@ def identify(words: Sequence[Word]) -> Identified | None:
     return found
 
 
+_OF_A_BUILD = re.compile(r"(llama-server)-(b?[0-9a-f]{4,40}|cuda|vulkan|rocm|hip|sycl|cpu|metal)")
+
+
 def _name(text: str) -> str:
-    """The program without its folder, and without `.exe`."""
-    name = re.split(r"[/\\]", text)[-1]
-    return name.removesuffix(".exe")
+    """The program without its folder, without `.exe`, and without the build that some write behind it."""
+    name = re.split(r"[/\\]", text)[-1].removesuffix(".exe")
+    if name == "server" and "llama.cpp" in text:
+        return "llama-server"  # its name until June 2024
+    build = _OF_A_BUILD.fullmatch(name)
+    return build[1] if build else name
 
 
 def _past_wrappers(words: Sequence[Word]) -> int | None:
@@ -176,6 +182,8 @@ def _starts(words: Sequence[Word], at: int) -> Identified | None:
     name = _name(text)
     if _PYTHON.fullmatch(name):
         return _python(words, at)
+    if text == "-m" and at + 1 < len(words) and words[at + 1].text is not None:
+        return _module(words, at + 1, words[at + 1].text or "", "python")  # Python is the image's entrypoint
     if text.endswith(("/launch_server.py", "/api_server.py")) or text in (
         "launch_server.py",
         "api_server.py",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from preop.facts import Fact, Origin, known, unknown
+from preop.facts import Fact, Origin, Word, known, unknown
 
-__all__ = ["command_of_image", "entrypoint_of_image", "version_of_image"]
+__all__ = ["command_by_name", "command_of_image", "entrypoint_of_image", "version_of_image"]
 
 _REGISTRY = re.compile(r"^(?:[^/]+[.:][^/]*|localhost)/")
 _DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
@@ -25,6 +26,12 @@ _OFFICIAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "ghcr.io/ggerganov/llama.cpp": ("llama.cpp", ("llama-server",)),
     "ghcr.io/huggingface/text-generation-inference": ("tgi", ("text-generation-launcher",)),
 }
+# What the name of an image says that is no release of its engine's makers.
+_NAMES = {
+    "vllm": re.compile(r"(?<![a-z0-9])vllm(?![a-z0-9])"),
+    "llama.cpp": re.compile(r"(?<![a-z0-9])(llama-server|llama\.cpp|llamacpp|llama-cpp)(?![a-z0-9])"),
+}
+_COMMANDS = {"vllm": ("vllm", "serve"), "llama.cpp": ("llama-server",)}
 _RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+){0,2}(?:\.post\d+)?(?:rc\d+)?)")
 # What may follow a release in a tag without changing the engine's version.
 _BUILD = re.compile(
@@ -46,24 +53,62 @@ def _split(image: str) -> tuple[str, str | None, str | None]:
     return repository, tag or None, digest or None
 
 
+def _made_as(repository: str) -> tuple[str, tuple[str, ...]] | None:
+    """The engine in an image that is made as its makers do: their own, a registry's mirror of it, or one
+    built under the name that llama.cpp's own guide gives it (`local/llama.cpp:server-cuda`)."""
+    found = _OFFICIAL.get(repository)
+    if found is not None:
+        return found
+    for official, made in _OFFICIAL.items():
+        registry = _REGISTRY.match(official)
+        path = official[registry.end() :] if registry else official
+        if repository.endswith(f"/{path}"):
+            return made
+    return _OFFICIAL["ghcr.io/ggml-org/llama.cpp"] if repository.endswith("/llama.cpp") else None
+
+
 def entrypoint_of_image(image: str) -> str | None:
     """The engine that the image starts when only arguments are given; None where it is not known.
 
     SGLang's images start nothing by themselves: their command names the engine.
     """
-    words = command_of_image(image)
-    return _OFFICIAL[_split(image)[0]][0] if words else None
+    found = _made_as(_split(image)[0])
+    return found[0] if found and command_of_image(image) else None
 
 
 def command_of_image(image: str) -> tuple[str, ...]:
     """The words that the image puts before its arguments; none where it is not known to have any."""
     repository, tag, _ = _split(image)
-    found = _OFFICIAL.get(repository)
+    found = _made_as(repository)
     if found is None:
         return ()
-    if found[0] == "llama.cpp" and not re.match(r"server(-|$)", tag or ""):
+    if found[0] == "llama.cpp" and not re.match(r"server(-|$)", tag or "server"):
         return ()  # `light` and `full` start other programs
     return found[1]
+
+
+def command_by_name(image: str, words: Sequence[Word]) -> tuple[str, ...]:
+    """The same for anybody's image, where two signs agree: its name says the engine, and the words are
+    flags alone, at least one of which only that engine has."""
+    from preop.engines.tables import spellings, table
+
+    if not words or not (words[0].text or "").startswith("-"):
+        return ()
+    flags = {(word.text or "").partition("=")[0].replace("_", "-") for word in words}
+    for engine, pattern in _NAMES.items():
+        if not pattern.search(image.lower()):
+            continue
+        others = [name for name in ("vllm", "sglang", "llama.cpp") if name != engine]
+        tables = {name: table(name) for name in (engine, *others)}
+        known_flags = {name: spellings(name, found.version) for name, found in tables.items() if found}
+        if any(
+            flag.startswith("--")
+            and flag in known_flags[engine]
+            and all(flag not in known_flags[other] for other in others)
+            for flag in flags
+        ):
+            return _COMMANDS[engine]
+    return ()
 
 
 def engine_of_image(image: str) -> str | None:

@@ -11,7 +11,7 @@ import msgspec
 from preop.engines.defaults import Accelerator, vllm_batch_defaults
 from preop.engines.tables import find, label, table, vocabulary
 from preop.engines.types import Flag, Given, ParsedFlags
-from preop.engines.values import read
+from preop.engines.values import loads, read
 from preop.facts import Fact, Origin, Word, known, unknown
 from preop.secrets import mask_value
 
@@ -262,8 +262,8 @@ def _refine_sglang(found: dict[str, Fact], source: _Source) -> None:
 
 def _object(text: Any) -> Any:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = loads(text)
+    except ValueError:
         raise ValueError("the overrides of the model's config must be JSON") from None
     return mask_value(value)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from preop.engines.types import Flag
 
-__all__ = ["human_int", "read"]
+__all__ = ["human_int", "loads", "read"]
 
 _SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|[kKmMgGtT])")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
@@ -17,6 +19,10 @@ _C_FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 _LONGEST_NUMBER = 400
 """Digits: what is longer is no number that an engine could use, and int() refuses it from 4300 on."""
+_WIDEST = 2**63
+"""Engines count in 64 bits: a larger number is a mistake, and would break every formula that it enters."""
+_DEEPEST = 64
+"""Levels of lists and objects in one value; real ones have about six."""
 
 
 def human_int(text: str, engine: str) -> int:
@@ -41,7 +47,10 @@ def human_int(text: str, engine: str) -> int:
     if is_binary and "." in number:
         raise ValueError(f"decimals go only with powers of 1000, not with {suffix}")
     power = _POWER[suffix[0].lower()]
-    return int(number) * 1024**power if is_binary else int(float(number) * 1000**power)
+    try:
+        return int(number) * 1024**power if is_binary else int(float(number) * 1000**power)
+    except OverflowError:
+        raise ValueError("it must be a whole number of 64 bits") from None
 
 
 def read(flag: Flag, text: str, engine: str) -> Any:
@@ -49,6 +58,8 @@ def read(flag: Flag, text: str, engine: str) -> Any:
     if text in flag.null:
         return None
     value = _typed(flag, text, engine)
+    if isinstance(value, int) and not -_WIDEST <= value < _WIDEST:
+        raise ValueError("it must be a whole number of 64 bits")
     if flag.choices is not None:
         parts = value.split(",") if flag.repeats and isinstance(value, str) else [value]
         for part in parts:
@@ -111,25 +122,53 @@ def _float(text: str, engine: str) -> float:
 
 def _json(text: str) -> Any:
     try:
-        return _loads(text)
+        return loads(text)
     except ValueError as error:
         expanded = _expand(text)
         if expanded != text:
             try:
-                return _loads(expanded)
+                return loads(expanded)
             except ValueError:
                 pass  # the first reason is about the text as it was written
         raise ValueError(f"it must be JSON ({error})") from None
 
 
-def _loads(text: str) -> Any:
+def loads(text: str) -> Any:
+    """A JSON value that an engine could use: finite numbers of 64 bits, at most 64 levels deep.
+
+    Raises `ValueError` with the reason.
+    """
+
     def refuse(constant: str) -> Any:
         raise ValueError(f"{constant} is no JSON value")
 
     try:
-        return json.loads(text, parse_constant=refuse)
+        value = json.loads(text, parse_constant=refuse, parse_int=_json_int, parse_float=_json_float)
     except RecursionError:
         raise ValueError("nested too deep") from None
+    level, depth = [value], 0
+    while level := [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]:
+        depth += 1
+        if depth > _DEEPEST:
+            raise ValueError("nested too deep")
+    return value
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def _json_int(text: str) -> int:
+    if len(text) > 20 or not -_WIDEST <= int(text) < 2 * _WIDEST:
+        raise ValueError("a number is wider than 64 bits")
+    return int(text)
+
+
+def _json_float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("a number is not finite")
+    return value
 
 
 def _expand(text: str) -> str:

@@ -193,5 +193,5 @@ STREAMING = Instrument(
     puts_load=False,
     run=_run,
     missing=_missing,
-    depends_on=("engine", "engine_version", "url"),
+    depends_on=("engine_version",),
 )

@@ -27,6 +27,17 @@ __all__ = [
 _ALREADY_SCALED = {"llama3", "longrope", "su"}
 """Types whose `max_position_embeddings` is the length after scaling (vLLM 0.32.0 config/model.py)."""
 _NO_SCALING = {"", "none", "default", "mrope", "proportional"}
+_WITHOUT_POSITIONS = {
+    "FalconMambaForCausalLM",
+    "JambaForCausalLM",
+    "Mamba2ForCausalLM",
+    "MambaForCausalLM",
+    "NemotronHForCausalLM",
+    "NemotronHPuzzleForCausalLM",
+}
+"""Architectures without position embeddings (vLLM 0.32.0: nemotron_h.py, jamba.py, mamba.py, mamba2.py build
+none): the length in their config.json is a preset, and their makers serve more (Nemotron 3: 262,144 in the
+file, 1M in its guide with VLLM_ALLOW_LONG_MAX_MODEL_LEN=1)."""
 _YARN = {"yarn", "deepseek_yarn", "telechat3-yarn"}
 _WINDOW_KEYS = {
     "sliding_window",
@@ -45,6 +56,8 @@ class Native:
     source: str
     is_sure: bool = True
     """False: a tokenizer's own limit lowered it, which only vLLM heeds."""
+    bounds_positions: bool = True
+    """False: the model has no positions that could end."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,8 @@ def native_of(case: Case) -> Native | None:
     if model is not None and model.native_context is not None:
         lowered = any("model_max_length" in note for note in model.notes)
         is_sure = case.deployment.engine == "vllm" or not lowered
-        return Native(model.native_context, f"{model.name}: {model.origin}", is_sure)
+        bounds = model.architecture not in _WITHOUT_POSITIONS
+        return Native(model.native_context, f"{model.name}: {model.origin}", is_sure, bounds)
     reported = case.fact("native_context")
     tokens = whole(reported)
     return Native(tokens, reported.source) if tokens is not None else None
@@ -196,7 +210,7 @@ def _as_object(value: Any) -> dict[str, Any] | None:
     if isinstance(value, str):
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     return value if isinstance(value, dict) else None
 

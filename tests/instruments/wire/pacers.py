@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import socket
 import subprocess
@@ -22,7 +23,9 @@ def pacer_binary() -> Path:
     compiler = shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler to build the pacer with")
-    binary = Path(tempfile.mkdtemp(prefix="pacer-")) / "pacer"
+    folder = Path(tempfile.mkdtemp(prefix="pacer-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    binary = folder / "pacer"
     subprocess.run([compiler, "-O2", "-o", str(binary), str(SOURCE)], check=True)
     return binary
 

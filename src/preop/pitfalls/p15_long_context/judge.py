@@ -96,6 +96,14 @@ def _beyond_native(
             evidence=evidence,
             where=where,
         )
+    if not native.bounds_positions:
+        return unproven(
+            Text(f"{pair}; it has no positions that end", f"{pair_zh}；该模型没有位置编码上限"),
+            needs=_needles(asked),
+            strength=Strength.DECLARED,
+            evidence=evidence,
+            where=where,
+        )
     if not native.is_sure:
         return unproven(
             Text(f"{pair} by the tokenizer's limit", f"{pair_zh}（来自 tokenizer 自身的限制）"),
