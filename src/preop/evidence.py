@@ -9,7 +9,7 @@ the sample is too small to have them.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -30,6 +30,11 @@ __all__ = [
     "TokenDifference",
     "Tokens",
 ]
+
+
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
+"""What no measurement can exceed: a document with a negative latency is refused when it is read."""
 
 
 class Strength(StrEnum):
@@ -73,14 +78,14 @@ class StreamedRequest(msgspec.Struct, frozen=True):
 
     status: int | None
     content_type: str | None
-    reads: int
+    reads: Count
     """Reads from the socket that carried body bytes."""
-    events: int
-    content_events: int
+    events: Count
+    content_events: Count
     """Events that carried text."""
-    first_content_ms: float | None
-    last_content_ms: float | None
-    output_tokens: int | None
+    first_content_ms: Amount | None
+    last_content_ms: Amount | None
+    output_tokens: Count | None
     """From `usage`, never counted from events."""
     finished: bool
     """A finish_reason and the end of the stream were both seen."""
@@ -102,34 +107,34 @@ class Streaming(msgspec.Struct, frozen=True, tag_field="kind", tag="streaming"):
 class Percentiles(msgspec.Struct, frozen=True):
     """p50 and p99 of one quantity, null where the sample does not carry them."""
 
-    p50: float | None = None
-    p99: float | None = None
+    p50: Amount | None = None
+    p99: Amount | None = None
 
 
 class ClientCost(msgspec.Struct, frozen=True):
     """What the load generator itself used in a level."""
 
-    cpu_s: float
-    events: int
-    lag_p50_ms: float | None = None
+    cpu_s: Amount
+    events: Count
+    lag_p50_ms: Amount | None = None
     """How late its event loop woke up."""
 
 
 class Level(msgspec.Struct, frozen=True):
     """One level of concurrency."""
 
-    concurrency: int
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
     valid: bool
     voided_because: str | None
-    requests: int
-    errors: int
+    requests: Count
+    errors: Count
     ttft_ms: Percentiles
     tpot_ms: Percentiles
     itl_ms: Percentiles
     e2e_ms: Percentiles
-    output_tokens_per_s: float | None
+    output_tokens_per_s: Amount | None
     client: ClientCost
-    effective_concurrency: float | None = None
+    effective_concurrency: Amount | None = None
     """Requests in flight, averaged over the time measured (Little's law holds it against `concurrency`)."""
 
 
@@ -138,8 +143,8 @@ class Load(msgspec.Struct, frozen=True, tag_field="kind", tag="load"):
 
     url: str
     model: str | None
-    prompt_tokens: int | None
-    output_tokens: int | None
+    prompt_tokens: Count | None
+    output_tokens: Count | None
     levels: list[Level]
 
 
@@ -148,7 +153,7 @@ class TokenDifference(msgspec.Struct, frozen=True):
 
     cause: str
     text: str
-    position: int
+    position: Count
     """Index of the first differing id."""
     reference_ids: list[int]
     candidate_ids: list[int]
@@ -160,7 +165,7 @@ class Tokens(msgspec.Struct, frozen=True, tag_field="kind", tag="tokens"):
 
     reference: str
     candidate: str
-    compared: int
+    compared: Count
     differences: list[TokenDifference]
     not_compared: list[str] = []
     """What could not be compared, each in a sentence."""
@@ -178,7 +183,7 @@ class Record(msgspec.Struct, frozen=True):
     strength: Strength
     taken_at: str
     """UTC, ISO 8601."""
-    took_s: float
+    took_s: Amount
     fingerprint: dict[str, Any]
     """The facts that this evidence belongs to: when one of them changes, it is no longer valid."""
     conditions: dict[str, Any]

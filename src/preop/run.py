@@ -171,7 +171,7 @@ def fingerprint(instrument: Instrument, job: Job) -> dict[str, Any]:
     The endpoint is part of it: where the hardware is not stated, two engines could not be told apart.
     """
     facts = {name: job.deployment.fact(name).value for name in instrument.depends_on}
-    return {"engine": job.deployment.engine, "endpoint": job.access.url if job.access else None, **facts}
+    return {**facts, "engine": job.deployment.engine, "endpoint": job.access.url if job.access else None}
 
 
 def read_endpoint(declared: Deployment | None, target: Access, watcher: Watcher) -> tuple[Deployment, Record]:

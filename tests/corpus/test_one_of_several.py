@@ -84,3 +84,20 @@ def test_an_image_of_another_maker_needs_two_signs(tmp_path: Path) -> None:
             (found,) = read_targets([str(path)], None, ReadOptions())
             assert found.engine == engine
             assert not found.fact("engine_version").is_known
+
+
+def test_what_a_shell_is_handed_stands_for_its_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "compose.yml"
+    path.write_text(
+        "services:\n  a:\n    image: vllm/vllm-openai:v0.9.0\n"
+        "    entrypoint: [sh, -euc, 'exec vllm serve --enforce-eager \"$$@\"', name]\n"
+        "    command: [--model, org/a, --max-model-len, '1024']\n"
+        "  b:\n    image: vllm/vllm-openai:v0.9.0\n    entrypoint: [sh, -c, 'shift; vllm serve \"$$@\"', name]\n"
+        "    command: [x, --max-model-len, '1024']\n",
+        encoding="utf-8",
+    )
+    first, second = read_targets([str(path)], None, ReadOptions())
+    assert first.fact("model").value == "org/a"
+    assert first.fact("max_model_len").value == 1024
+    assert first.fact("enforce_eager").value is True
+    assert not second.fact("max_model_len").is_known

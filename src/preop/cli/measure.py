@@ -94,7 +94,7 @@ def load(served: list[str] | None, **flags: Any) -> int:
 @command.command("tokens")
 @click.option(
     "--reference",
-    help="The training side's tokenizer: a folder, tokenizer.json or GGUF (llama.cpp: else its own model file).",
+    help="The training side's tokenizer: a folder, tokenizer.json or GGUF (else llama.cpp's own model file).",
 )
 @click.option("--candidate", metavar="URL", help="The serving side (same as --endpoint).")
 @click.option("--texts", help="Your own texts, JSON Lines, besides the built-in ones.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -109,7 +110,10 @@ def merged_inputs(settings: Settings, flags: Mapping[str, Any]) -> Inputs:
         if value and "://" not in value and name != "reference" and not Path(value).expanduser().exists():
             raise UsageError(f"--{name.replace('_', '-')} {value}: no such file or folder")
         values[name] = value
-    return Inputs(**values)
+    inputs = Inputs(**values)
+    if inputs.evidence and not Path(inputs.evidence).is_dir():
+        raise UsageError(f"--evidence {inputs.evidence}: no folder, expected one of run folders")
+    return inputs
 
 
 def accesses(settings: Settings, flags: Mapping[str, Any]) -> dict[str, Access]:
@@ -135,7 +139,9 @@ def _access(settings: Settings, flags: Mapping[str, Any], url: str) -> Access:
     if variable:
         key = os.environ.get(variable)
         if not key:
-            raise UsageError(f"--api-key-env {variable}: that environment variable is not set")
+            # What does not look like a name may be the key itself.
+            name = variable if re.fullmatch(r"[A-Z_][A-Z0-9_]*", variable) else "NAME"
+            raise UsageError(f"--api-key-env {name}: that environment variable is not set")
     bundle = flags.get("ca_bundle") or settings.deployment.ca_bundle
     if bundle and not Path(bundle).is_file():
         raise UsageError(f"--ca-bundle {bundle}: no such file")

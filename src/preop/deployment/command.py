@@ -223,7 +223,7 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
         elif name == "eval":
             return _from_shell(_joined(found.tokens[1:]), found, depth)
         elif name in _SHELLS and (script := _shell_script(found.tokens)) is not None:
-            return _from_shell(script.source(), found, depth)
+            return _from_shell(script[0].source(), found, depth, script[1])
         elif name in CONTAINER_COMMANDS:
             inside = _container(found)
             if inside is None:
@@ -240,11 +240,11 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
     return [found]
 
 
-def _from_shell(source: Source, outer: Found, depth: int) -> list[Found]:
+def _from_shell(source: Source, outer: Found, depth: int, arguments: Sequence[Token] = ()) -> list[Found]:
     found = []
     unseen = outer.hidden[0] if outer.hidden else None
     number = next(_SHELL_NUMBERS)
-    for command in shell.commands(source, outer.environment, unseen):
+    for command in shell.commands(source, outer.environment, unseen, arguments):
         exported = {name: environment_word(name, value) for name, value in command.exported.items()}
         if command.words[0].visible in ("cd", "pushd") and len(command.words) > 1:
             outer = replace(outer, folder=_changed(outer.folder, command.words[1]))
@@ -332,8 +332,8 @@ def _env(found: Found) -> Found:
     return replace(found, tokens=tuple(tokens))
 
 
-def _shell_script(tokens: Sequence[Token]) -> Token | None:
-    """What `sh -c` is given; None where there is no `-c`."""
+def _shell_script(tokens: Sequence[Token]) -> tuple[Token, Sequence[Token]] | None:
+    """What `sh -c` is given: the text, and the arguments behind its name; None where there is no `-c`."""
     i = 1
     while i < len(tokens) and tokens[i].head.startswith(("-", "+")):
         text = tokens[i].text
@@ -341,7 +341,7 @@ def _shell_script(tokens: Sequence[Token]) -> Token | None:
             i += 1
             while i < len(tokens) and tokens[i].head.startswith("-"):
                 i += 2 if tokens[i].text in ("-o", "-O") else 1
-            return tokens[i] if i < len(tokens) else None
+            return (tokens[i], tokens[i + 2 :]) if i < len(tokens) else None
         # the letter o at the end of a cluster takes a name: `bash -euo pipefail -c ...`
         i += 2 if re.fullmatch(r"[-+][a-zA-Z]*[oO]", text) or text in ("--rcfile", "--init-file") else 1
     return None

@@ -8,7 +8,7 @@ command substitution, variables that are set nowhere here or only under a condit
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal
@@ -46,16 +46,21 @@ class Command:
 
 
 def commands(
-    source: Source, variables: Mapping[str, Word] | None = None, unseen: str | None = None
+    source: Source,
+    variables: Mapping[str, Word] | None = None,
+    unseen: str | None = None,
+    arguments: Sequence[Token] = (),
 ) -> list[Command]:
     """The simple commands of a shell text, in order, without those that only assign.
 
     `variables` are those that the shell starts with; `unseen` says why there may be others, so that
-    `${NAME:-default}` is not known to be its default. Raises `InputError` where a quote, a `${` or a `$(`
-    is not closed.
+    `${NAME:-default}` is not known to be its default; `arguments` are what `"$@"` stands for. Raises
+    `InputError` where a quote, a `${` or a `$(` is not closed.
     """
     reader = _Reader(source, "shell", variables or {})
     reader.variables.unseen = unseen
+    if arguments:
+        reader.variables.set_array("@", arguments, arguments[0], sure=True, append=False)
     return reader.read()
 
 
@@ -231,14 +236,25 @@ class _Reader:
         if name:
             self._expand(name[0], i, quoted)
             return name.end()
+        if after == "@" and self._arguments(i, quoted):
+            return i + 2
         if after and after in "0123456789@*#?$!-":
             self._hide(Hole(f"${after} cannot be seen", many=after in "@*"), i, quoted)
             return i + 2
         self._put("$", i)
         return i + 1
 
+    def _arguments(self, i: int, quoted: bool) -> bool:
+        """`$@`, where it is what the whole script is given: a function has its own."""
+        words = self.variables.array("@") if "function" not in self._blocks else None
+        if words:
+            self._items(words, i, quoted)
+        return bool(words)
+
     def _parameter(self, i: int, close: int, quoted: bool, nested: int) -> None:
         """`${...}` from `i` to the brace at `close`."""
+        if self._text[i + 2 : close] == "@" and self._arguments(i, quoted):
+            return
         match = _PARAMETER.match(self._text[i + 2 : close])
         items = _ITEMS.match(self._text[i + 2 : close])
         if items and (array := self.variables.array(items[1])) is not None:

@@ -10,6 +10,7 @@ from preop.facts import Word
 __all__ = ["Variables"]
 
 _DECLARERS = frozenset({"export", "declare", "typeset", "local", "readonly"})
+_SET_OPTIONS = frozenset({"pipefail", "allexport", "errexit", "nounset", "xtrace", "posix", "noglob"})
 _CONDITION = "is set under a condition in the script"
 
 
@@ -34,7 +35,7 @@ class Variables:
         return self._values.get(name)
 
     def array(self, name: str) -> list[Token] | None:
-        """The words of an array; None where it is none that is set here."""
+        """The words of an array; None where it is none that is set here. "@": what the script is given."""
         return self._arrays.get(name)
 
     def exports(self) -> dict[str, Token]:
@@ -84,6 +85,8 @@ class Variables:
             return True
         if first == "set" and any(word.visible in ("-a", "allexport") for word in rest):
             self._export_all = True
+        if first == "shift" or (first == "set" and any(not _is_option(word) for word in rest)):
+            self._arrays.pop("@", None)
         if first in (".", "source"):
             self.unseen = f"{first} {rest[0].text if rest else ''} is not read"
         declares = first in _DECLARERS
@@ -105,6 +108,11 @@ def _value(name: str, word: Word) -> Token:
     return unseen_token(
         variable(name, f"cannot be seen: {word.note}" if word.note else "cannot be seen"), word.origin
     )
+
+
+def _is_option(word: Token) -> bool:
+    """Whether a word of `set` is none of the new arguments: `-eu`, `-o pipefail`."""
+    return (word.head.startswith(("-", "+")) and word.visible != "--") or word.visible in _SET_OPTIONS
 
 
 def _perhaps(name: str, value: Token) -> Token:

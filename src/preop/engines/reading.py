@@ -40,6 +40,8 @@ class Reading:
         """A plugin that adds flags of its own: what the table does not know is then no mistake."""
         self.in_config = False
         """Values come from a config file: the command line may set them again without a note."""
+        self.beside_secret = False
+        """The newest flag is unknown and named like a secret: what follows it is not shown."""
 
     # --- setting
 
@@ -48,6 +50,7 @@ class Reading:
     ) -> None:
         """Set a flag; a second time on the command line is noted."""
         flag = self.table.flags.get(name)
+        self.beside_secret = False
         if origin.kind == "argument" and "," not in origin.where:
             origin = Origin("argument", f"{origin.where}, --{name}")
         if name in self.on_command and not (flag and flag.repeats):
@@ -116,7 +119,7 @@ class Reading:
 
     def shown(self, name: str, text: str) -> str:
         """A value as a note may quote it: short, and never a secret."""
-        if is_secret_name(name):
+        if is_secret_name(name) or (not name and self.beside_secret):
             return MASK
         text = mask_text(text)
         return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
@@ -136,6 +139,7 @@ class Reading:
         `may_be` are the flags that it is the beginning of, where they are several.
         """
         name = mask_text(text.split("=", 1)[0][:_SHOWN])
+        self.beside_secret = is_secret_name(name)
         if self.extended_by is not None:
             self.note("other", f"{name} is taken as a flag of {self.extended_by}", origin)
             return

@@ -19,12 +19,21 @@ from typing import Any
 
 import msgspec
 
-from preop.evidence import RECORD_SCHEMA, Record
+from preop.evidence import RECORD_SCHEMA, Live, Load, Payload, Record, Streaming, Tokens
 
 __all__ = ["DEFAULT_RUNS", "Run", "RunDocument", "is_valid", "read_records", "start_run", "utc_now"]
 
 DEFAULT_RUNS = ".preop/runs"
 _MAX_RECORD_BYTES = 64 << 20
+_DEEPEST = 32
+"""Levels of lists and objects in what describes a measurement."""
+_KINDS: dict[str, type[Payload]] = {
+    "endpoint": Live,
+    "streaming": Streaming,
+    "load": Load,
+    "tokens": Tokens,
+}
+"""What each instrument's record holds: its fingerprint says nothing of any other payload."""
 
 
 class RunDocument(msgspec.Struct):
@@ -107,17 +116,45 @@ def read_records(roots: Sequence[Path]) -> Iterator[Record | str]:
     )
     for path in paths:
         try:
-            if path.stat().st_size > _MAX_RECORD_BYTES:
-                yield f"{path}: larger than 64 MB, not read as evidence"
-                continue
-            record = msgspec.json.decode(path.read_bytes(), type=Record)
-        except (msgspec.MsgspecError, OSError, RecursionError) as error:
-            yield f"{path}: not a record that this version can read: {error}"
-            continue
-        if record.schema != RECORD_SCHEMA:
-            yield f"{path}: schema {record.schema!r}, expected {RECORD_SCHEMA!r}"
-            continue
-        yield record
+            yield _read(path)
+        except ValueError as error:
+            yield f"{path}: {error}"
+        except OSError as error:
+            yield f"{path}: cannot be read: {error.strerror or error}"
+
+
+def _read(path: Path) -> Record:
+    """One record. Raises `ValueError` with what is wrong with it, and OSError."""
+    if not path.is_file():  # opening a pipe would wait for ever
+        raise ValueError("no ordinary file, not read as evidence")
+    if path.stat().st_size > _MAX_RECORD_BYTES:
+        raise ValueError("larger than 64 MB, not read as evidence")
+    try:
+        record = msgspec.json.decode(path.read_bytes(), type=Record)
+        deepest = _depth([record.fingerprint, record.conditions])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise ValueError(f"not a record that this version can read: {error}") from None
+    if deepest > _DEEPEST:
+        raise ValueError(f"not a record that this version can read: more than {_DEEPEST} levels deep")
+    if record.schema != RECORD_SCHEMA:
+        raise ValueError(f"schema {record.schema!r}, expected {RECORD_SCHEMA!r}")
+    kind = _KINDS.get(record.instrument)
+    if kind is not None and record.payload is not None and not isinstance(record.payload, kind):
+        held = type(record.payload).__name__.lower()
+        raise ValueError(f"not a record that this version can read: {record.instrument} holds {held}")
+    return record
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level := [
+        inner
+        for outer in level
+        if isinstance(outer, dict | list)
+        for inner in (outer.values() if isinstance(outer, dict) else outer)
+    ]:
+        depth += 1
+    return depth
 
 
 def is_valid(record: Record, fingerprint: dict[str, Any], now: datetime, lifetime: timedelta) -> bool:

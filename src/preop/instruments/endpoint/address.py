@@ -72,5 +72,5 @@ def origin(url: str) -> tuple[str, str, int]:
 
 def shown(url: str) -> str:
     """`url` without user, password, query and fragment: what may be printed and kept."""
-    url = re.sub(r"(?<=://)[^/?#]*@", "***@", url)
+    url = re.sub(r"(?:(?<=://)|\A(?![^/?#]*://))[^/?#]*@", "***@", url)
     return re.sub(r"[?#].*", "", url, flags=re.DOTALL)
