@@ -42,7 +42,8 @@ browser: setup
 
 # vLLM on a CPU, in an environment of its own (3.5 GB, several minutes the first time).
 vllm: setup
-	PREOP_BIN=$(BIN) $(BIN)/pytest -q -m vllm
+	$(BIN)/python tools/make_vllm_env.py --model
+	$(BIN)/pytest -q -m vllm
 
 # The real output of commands in the READMEs, and the published schemas.
 docs: setup

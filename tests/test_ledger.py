@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from preop.evidence import RECORD_SCHEMA, Record, Strength, Tokens
+from preop.evidence import (
+    RECORD_SCHEMA,
+    ClientCost,
+    Level,
+    Load,
+    Payload,
+    Percentiles,
+    Record,
+    Strength,
+    Tokens,
+)
 from preop.ledger.runs import is_valid, read_records, start_run, utc_now
 
 FINGERPRINT = {"engine": "vllm", "model": "m"}
@@ -57,6 +70,81 @@ def test_a_broken_document_is_said_and_costs_no_other(tmp_path: Path) -> None:
     found = list(read_records([tmp_path]))
     assert sum(isinstance(one, Record) for one in found) == 1
     assert sum(isinstance(one, str) for one in found) == 3
+
+
+def _edited(folder: Path, change: Callable[[dict[str, Any]], object], payload: Payload, name: str) -> str:
+    """What is said of a kept record after somebody edited it."""
+    run = start_run(folder, "0", {})
+    run.keep(record(instrument=name, payload=payload))
+    (path,) = run.path.glob("evidence/*.json")
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    (said,) = read_records([run.path.parent])
+    assert isinstance(said, str)
+    return said
+
+
+LEVEL = Level(
+    1,
+    True,
+    None,
+    9,
+    0,
+    Percentiles(1.0, 2.0),
+    Percentiles(),
+    Percentiles(),
+    Percentiles(),
+    1.0,
+    ClientCost(0.1, 9),
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("concurrency", 0),
+        ("requests", -1),
+        ("errors", -1),
+        ("output_tokens_per_s", -1.0),
+        ("tpot_ms", {"p99": -1e308}),
+    ],
+)
+def test_a_negative_latency_or_count_is_no_evidence(tmp_path: Path, field: str, value: object) -> None:
+    said = _edited(
+        tmp_path,
+        lambda document: document["payload"]["levels"][0].update({field: value}),
+        Load("http://127.0.0.1:9", None, 1, 1, [LEVEL]),
+        "load",
+    )
+    assert f"levels[0].{field}" in said
+
+
+def test_a_payload_under_another_instruments_name_is_no_evidence(tmp_path: Path) -> None:
+    said = _edited(
+        tmp_path, lambda document: document.update(instrument="load"), Tokens("a", "b", 3, []), "tokens"
+    )
+    assert "load holds tokens" in said
+
+
+@pytest.mark.parametrize("depth", [100, 900, 5000])
+@pytest.mark.parametrize("field", ["conditions", "fingerprint"])
+def test_deeply_nested_evidence_is_said_and_raises_nothing(tmp_path: Path, field: str, depth: int) -> None:
+    run = start_run(tmp_path, "0", {})
+    run.keep(record(**{field: {"a": "@"}}))
+    (path,) = run.path.glob("evidence/*.json")
+    path.write_text(path.read_text().replace('"@"', "[" * depth + "]" * depth))
+    (said,) = read_records([tmp_path])
+    assert isinstance(said, str) and "not a record" in said
+
+
+def test_a_pipe_among_the_evidence_is_not_waited_for(tmp_path: Path) -> None:
+    run = start_run(tmp_path, "0", {})
+    run.keep(record())
+    os.mkfifo(run.path / "evidence" / "pipe.json")
+    (run.path / "evidence" / "zero.json").symlink_to("/dev/zero")
+    found = list(read_records([tmp_path]))
+    assert [isinstance(one, Record) for one in found] == [False, True, False]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ import msgspec
 from preop.facts import Fact
 
 __all__ = [
+    "P99_SAMPLES",
+    "RECORD_SCHEMA",
     "ClientCost",
     "Level",
     "Live",
@@ -192,5 +194,8 @@ class Record(msgspec.Struct, frozen=True):
     error: str | None = None
     """Why there is no payload, in one sentence."""
 
+
+P99_SAMPLES = 662
+"""Independent samples that carry a p99 with 99 % confidence (rule: `instruments/load/statistics.py`)."""
 
 RECORD_SCHEMA = "preop.record/1"

@@ -98,10 +98,12 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         jobs = _jobs(plan, deployments, access, watcher)
         for record in _measure(jobs, watcher):
             keep(record)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, PreopError) as end:
         if run is not None:
             with contextlib.suppress(OSError):  # what had finished is there all the same
                 run.interrupt()
+        if isinstance(end, PreopError):
+            raise
         raise Interrupted from None
     fresh = {(record.instrument, record.deployment) for record in records}
     earlier = [
@@ -178,7 +180,7 @@ def read_endpoint(declared: Deployment | None, target: Access, watcher: Watcher)
     """What the running engine says, joined with what is declared.
 
     A declared deployment stays as it is when the engine cannot be read: the record says why. Raises
-    `InstrumentError` when nothing is declared either.
+    `InstrumentError` when no engine is declared either.
     """
     from preop.deployment.join import from_live, join
 
@@ -188,7 +190,7 @@ def read_endpoint(declared: Deployment | None, target: Access, watcher: Watcher)
         joined = join(declared, record.payload) if declared else from_live(record.payload)
         return joined, msgspec.structs.replace(record, deployment=joined.name)
     why = record.error or f"{target.url}: nothing there could be read"
-    if declared is None:
+    if declared is None or declared.engine == "unknown":
         raise InstrumentError(why)
     watcher.message(why)
     return declared, record
@@ -264,7 +266,7 @@ def _measure(jobs: Sequence[tuple[Instrument, Job]], watcher: Watcher) -> Iterat
 
 def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) -> list[Record]:
     """Evidence of earlier runs that still speaks for one of the deployments."""
-    lifetime = timedelta(days=plan.thresholds["evidence.lifetime_days"])
+    lifetime = timedelta(days=min(plan.thresholds["evidence.lifetime_days"], 36_500))  # or it overflows
     by_name = {deployment.name: deployment for deployment in deployments}
     now, found = utc_now(), []
     for record in read_records(plan.evidence_roots):

@@ -6,18 +6,29 @@ import difflib
 import math
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from preop.errors import UsageError
 from preop.inputs import Inputs
+from preop.instruments.types import MOST_CONCURRENT
 from preop.thresholds import THRESHOLDS
 
-__all__ = ["SETTINGS_FILE", "DeploymentSettings", "MeasureSettings", "Settings", "load_settings"]
+__all__ = [
+    "SETTINGS_FILE",
+    "Accelerator",
+    "DeploymentSettings",
+    "MeasureSettings",
+    "Settings",
+    "load_settings",
+]
 
 SETTINGS_FILE = "preop.toml"
 _MAX_BYTES = 1_000_000
+
+Accelerator = Literal["nvidia", "amd", "intel", "google", "habana", "apple", "none"]
+Level = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONCURRENT)]
 
 
 class DeploymentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -25,8 +36,8 @@ class DeploymentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
     engine_version: str | None = None
     gpu: str | None = None
-    gpu_count: int | None = None
-    accelerator: str | None = None
+    gpu_count: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
+    accelerator: Accelerator | None = None
     model_path: str | None = None
     endpoint: str | None = None
     api_key_env: str | None = None
@@ -36,9 +47,9 @@ class DeploymentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits and shape of what puts load on an engine."""
 
-    concurrency: list[int] | None = None
-    requests: int | None = None
-    budget_s: float | None = None
+    concurrency: Annotated[list[Level], msgspec.Meta(min_length=1)] | None = None
+    requests: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    budget_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] | None = None
     yes_load: str | None = None
 
 
@@ -79,7 +90,7 @@ def load_settings(path: Path | None = None) -> Settings:
     if lang not in (None, "en", "zh"):
         raise UsageError(f'{path}: lang is {lang!r}, expected "en" or "zh"')
     runs = table.get("runs")
-    if runs is not None and not isinstance(runs, str):
+    if runs is not None and (not isinstance(runs, str) or "\0" in runs):
         raise UsageError(f"{path}: runs is {runs!r}, expected a folder's path")
     return Settings(
         lang=lang, runs=runs, thresholds=_thresholds(path, table.get("thresholds", {})), **sections

@@ -6,7 +6,6 @@ A judge never carries a number of its own. `preop.toml` overrides one under `[th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -31,11 +30,6 @@ THRESHOLDS: dict[str, Threshold] = {
         Threshold(
             "P01.prompts", 200, "prompts", f"{_LIST}, pitfall 1", "real prompts in the business evaluation"
         ),
-        Threshold(
-            "P01.bleu", 0.95, "BLEU", f"{_LIST}, pitfall 1", "text similarity, reference against candidate"
-        ),
-        Threshold("P01.format_validity", 0.95, "share", f"{_LIST}, pitfall 1", "answers in a valid format"),
-        Threshold("P01.human_ratings", 50, "ratings", f"{_LIST}, pitfall 1", "blind human ratings"),
         Threshold(
             "P03.small_model_parameters",
             3.5e9,
@@ -88,8 +82,6 @@ THRESHOLDS: dict[str, Threshold] = {
             "vLLM logs 0.65 to 2.24 GiB of CUDA graphs, an estimator takes 3.5 GB in all; rounded up",
             "memory for context, activations and graphs, besides weights and KV cache",
         ),
-        Threshold("P06.busy", 0.90, "share", f"{_LIST}, pitfall 6", "utilization that counts as busy"),
-        Threshold("P06.idle", 0.50, "share", f"{_LIST}, pitfall 6", "utilization that counts as idle"),
         Threshold(
             "P08.break_even",
             32,
@@ -110,21 +102,11 @@ THRESHOLDS: dict[str, Threshold] = {
         Threshold("P10.rtol", 1e-3, "relative", f"{_LIST}, pitfall 10", "tolerated drift of an ONNX export"),
         Threshold("P10.atol", 1e-3, "absolute", f"{_LIST}, pitfall 10", "tolerated drift of an ONNX export"),
         Threshold(
-            "P11.canary_first", 0.05, "share of traffic", f"{_LIST}, pitfall 11", "first stage of a rollout"
-        ),
-        Threshold(
-            "P11.canary_second", 0.20, "share of traffic", f"{_LIST}, pitfall 11", "second stage of a rollout"
-        ),
-        Threshold("P11.stage_hours", 24, "hours", f"{_LIST}, pitfall 11", "watch time of each stage"),
-        Threshold(
             "P13.memory_shares",
             1.0,
             "of the GPU's memory",
             f"{_LIST}, pitfall 13",
             "sum of the memory shares on one GPU",
-        ),
-        Threshold(
-            "P14.poll_interval_ms", 200, "ms", f"{_LIST}, pitfall 14", "interval that looks like polling"
         ),
         Threshold(
             "evidence.lifetime_days",
@@ -154,7 +136,3 @@ class Thresholds:
     def source(self, key: str) -> str:
         """Where the number in force comes from."""
         return "preop.toml" if key in self._overrides else THRESHOLDS[key].source
-
-    def shown(self, key: str) -> dict[str, Any]:
-        """Value, unit and source, for documents."""
-        return {"value": self[key], "unit": THRESHOLDS[key].unit, "source": self.source(key)}

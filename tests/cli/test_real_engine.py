@@ -74,6 +74,15 @@ def test_an_engine_that_only_its_endpoint_tells_of(tmp_path: Path, engine: Engin
     assert "/" in deployment["facts"]["max_num_seqs"]["source"]
 
 
+def test_what_the_options_say_holds_for_an_endpoint_alone(tmp_path: Path, engine: Engine) -> None:
+    stated = ["--endpoint", engine.url, "--accelerator", "none", "--engine-version", "b10605"]
+    _, document = checked(tmp_path, *stated)
+    assert outcomes(document)["P13"] == "N/A"
+    facts = document["deployments"][0]["facts"]
+    assert (facts["engine_version"]["value"], facts["engine_version"]["set_by"]) == ("b10605", "user")
+    assert facts["max_num_seqs"]["set_by"] == "engine"
+
+
 def test_a_declared_value_that_the_running_engine_denies_is_a_finding(tmp_path: Path, engine: Engine) -> None:
     at = engine.argv.index("-np") + 1
     declared = [*engine.argv[:at], "16", *engine.argv[at + 1 :]]

@@ -92,7 +92,8 @@ def test_what_a_shell_is_handed_stands_for_its_arguments(tmp_path: Path) -> None
         "services:\n  a:\n    image: vllm/vllm-openai:v0.9.0\n"
         "    entrypoint: [sh, -euc, 'exec vllm serve --enforce-eager \"$$@\"', name]\n"
         "    command: [--model, org/a, --max-model-len, '1024']\n"
-        "  b:\n    image: vllm/vllm-openai:v0.9.0\n    entrypoint: [sh, -c, 'shift; vllm serve \"$$@\"', name]\n"
+        "  b:\n    image: vllm/vllm-openai:v0.9.0\n"
+        "    entrypoint: [sh, -c, 'shift; vllm serve \"$$@\"', name]\n"
         "    command: [x, --max-model-len, '1024']\n",
         encoding="utf-8",
     )

@@ -321,3 +321,18 @@ def test_reading_a_command_imports_nothing_heavy() -> None:
     )
     result: Any = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("hidden", ["$EXTRA_ARGS", "${EXTRA_ARGS}"])
+def test_a_variable_that_no_shell_expanded_may_hide_any_flag(hidden: str) -> None:
+    (found,) = read_targets((), ["vllm", "serve", "m", "--max-num-seqs", "8", hidden], ReadOptions())
+    assert not found.fact("max_num_seqs").is_known
+    assert not found.fact("speculative").is_known
+    assert any(note.kind == "hidden" for note in found.notes)
+
+
+def test_a_variable_that_no_shell_expanded_is_the_value_of_its_flag() -> None:
+    command = ["vllm", "serve", "m", "--max-model-len=$LEN", "--max-num-seqs", "8"]
+    (found,) = read_targets((), command, ReadOptions())
+    assert not found.fact("max_model_len").is_known
+    assert found.fact("max_num_seqs").value == 8

@@ -198,6 +198,31 @@ def test_a_key_never_becomes_visible() -> None:
     assert flags_of(parsed)["api-key"] == "***"
 
 
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["--max-model-len", "9" * 350 + ".5k"],
+        ["--max-num-seqs", "9" * 350],
+        ["--hf-overrides", '{"a":' * 300 + "1" + "}" * 300],
+        ["--hf-overrides." + "a." * 3000 + "b", "1"],
+        ["--hf-overrides.a." + "b." * 20 + "c", '{"a":' * 60 + "1" + "}" * 60],
+        ["--speculative-config", '{"num_speculative_tokens": 1e999}'],
+        ["--speculative-config", '{"num_speculative_tokens": ' + "9" * 400 + "}"],
+    ],
+)
+def test_values_that_no_engine_could_use_are_unknown_and_never_a_crash(texts: list[str]) -> None:
+    parsed = read("vllm", "M", *texts)
+    (given_,) = (item for name, item in parsed.given.items() if name != "model")
+    assert not given_.is_known and given_.note
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_words_after_an_unknown_flag_named_like_a_secret_are_not_shown(engine: str) -> None:
+    parsed = read(engine, "--model", "M", "--my-api-key", "hush1", "hush2", "hush3", "--port", "1", "seen")
+    assert "hush" not in repr(parsed)
+    assert "'seen'" in repr(parsed.notes)
+
+
 _WORD = st.one_of(
     st.none(),
     st.text(max_size=12),

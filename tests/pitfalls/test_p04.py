@@ -116,8 +116,8 @@ def test_too_few_requests_say_how_many_there_were() -> None:
         ),
     )
     assert finding.outcome is Outcome.UNPROVEN
-    assert "40 requests at 2" in finding.summary.en
-    assert finding.needs is not None and "--requests" in finding.needs.en
+    assert "40 requests at concurrency 2" in finding.summary.en
+    assert finding.needs is not None and "--requests 662" in finding.needs.en
 
 
 def test_what_is_no_curve_is_unproven() -> None:

@@ -235,3 +235,11 @@ def test_an_mi300x_is_judged_by_its_own_memory() -> None:
     }
     finding = judge(model(**LLAMA_70B), **facts)
     assert finding.outcome is not Outcome.FAIL  # 192 GB hold 131 GiB of weights
+
+
+def test_sglang_starts_where_only_the_models_own_length_does_not_fit() -> None:
+    # 2 x 80 GiB - 131.4 GiB leave 27.9 GiB at most; the model's own 131,072 tokens need 40 GiB.
+    facts: dict[str, Any] = {"tensor_parallel_size": user(2), "max_num_seqs": user(8)}
+    llama = model(**LLAMA_70B)
+    assert judge(llama, "sglang", max_model_len=default(None), **facts).outcome is Outcome.UNPROVEN
+    assert judge(llama, "sglang", max_model_len=user(131_072), **facts).outcome is Outcome.FAIL

@@ -156,5 +156,28 @@ def test_replicas_share_the_load() -> None:
     curve = load(level(1, 25), level(16, 50), level(32, 900))
     replicated = case(payload=curve, max_num_seqs=user(8), data_parallel_size=user(2))
     assert PITFALL.judge(replicated).outcome is Outcome.PASS
+    broken = load(level(1, 25), level(16, 50), level(32, 900))
+    finding = PITFALL.judge(case(payload=broken, max_num_seqs=user(16), data_parallel_size=user(2)))
+    assert finding.outcome is Outcome.FAIL
+    assert finding.remedy is not None and finding.remedy.en.startswith("--max-num-seqs 8:")
+    # SGLang's cap is for each plain replica, but for all ranks of DP attention together: which is not known.
     other = case("sglang", payload=curve, max_num_seqs=user(16), data_parallel_size=user(2))
-    assert PITFALL.judge(other).outcome is Outcome.PASS
+    assert PITFALL.judge(other).outcome is Outcome.UNPROVEN
+
+
+def test_a_cap_fails_only_beside_a_lower_level_that_does_not() -> None:
+    finding = PITFALL.judge(case(payload=load(level(8, 1900), level(16, 2900)), max_num_seqs=user(16)))
+    is_whole(finding)
+    assert finding.outcome is Outcome.UNPROVEN
+    assert finding.needs is not None and "--concurrency 1," in finding.needs.en
+
+
+def test_what_is_lacking_is_named_for_what_it_is() -> None:
+    def said(*levels: Level) -> str:
+        finding = PITFALL.judge(case(payload=load(level(1, 25), *levels), max_num_seqs=user(16)))
+        is_whole(finding)
+        assert finding.outcome is Outcome.UNPROVEN
+        return finding.summary.en
+
+    assert "3 of 700 requests failed" in said(level(16, 50, errors=3))
+    assert "state their tokens" in said(level(16, 50, None))

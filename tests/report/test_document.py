@@ -171,7 +171,7 @@ TOKENS = Tokens("tokenizer.json", "http://127.0.0.1:8000", 2, [TokenDifference("
 
 @pytest.mark.parametrize("payload", [LIVE, samples.STREAMING, samples.LOAD, TOKENS])
 def test_a_measurement_validates_and_lays_its_payload_open(payload: Payload) -> None:
-    read = as_read(measure_document(record(payload), "measured", "en"))
+    read = as_read(measure_document(record(payload), "measured"))
     jsonschema.validate(read, published("measure-1.json"))
     assert list(read)[:3] == ["schema", "preop_version", "outcome"]
     assert (read["schema"], read["outcome"]) == ("preop.measure/1", "measured")
@@ -179,16 +179,16 @@ def test_a_measurement_validates_and_lays_its_payload_open(payload: Payload) -> 
 
 
 def test_numbers_of_a_measurement() -> None:
-    levels = measure_document(record(samples.LOAD), "pass", "en")["levels"]
+    levels = measure_document(record(samples.LOAD), "pass")["levels"]
     assert [level["concurrency"] for level in levels] == [1, 2, 4, 8, 16]
     assert levels[3]["ttft_ms"] == {"p50": 260.0, "p99": 740.0}
-    assert measure_document(record(TOKENS), "fail", "zh")["differences"][0]["reference_ids"] == [1, 2]
-    live = measure_document(record(LIVE), "measured", "en")
+    assert measure_document(record(TOKENS), "fail")["differences"][0]["reference_ids"] == [1, 2]
+    live = measure_document(record(LIVE), "measured")
     assert live["metrics"] == {"running": 3.0, "cache": None} and live["conditions"] == {"p": None}
 
 
 def test_a_measurement_that_failed_says_why() -> None:
-    read = as_read(measure_document(record(None, "connection refused"), "error", "en"))
+    read = as_read(measure_document(record(None, "connection refused"), "not-proven"))
     jsonschema.validate(read, published("measure-1.json"))
     assert (read["kind"], read["error"]) == (None, "connection refused")
     with pytest.raises(jsonschema.ValidationError):

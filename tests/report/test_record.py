@@ -68,6 +68,6 @@ def test_what_failed_says_why() -> None:
 
 
 def test_json_text_is_one_object_that_steers_nothing() -> None:
-    text = to_json(measure_document(record(HOSTILE_LIVE), "measured", "en"))
+    text = to_json(measure_document(record(HOSTILE_LIVE), "measured"))
     assert msgspec.json.decode(text.encode())["url"].startswith("<script>")
     assert not {unicodedata.category(c) for c in text if c != "\n"} & {"Cc", "Cf", "Cs", "Zl", "Zp"}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from preop import instruments
@@ -25,6 +26,7 @@ from preop.ledger.runs import read_records, start_run
 from preop.pitfalls import all_pitfalls
 from preop.report.types import Report
 from preop.run import Interrupted, Plan, Watcher, check
+from preop.thresholds import Thresholds
 
 URL = "http://127.0.0.1:9"
 STREAMS = Streaming(
@@ -54,7 +56,7 @@ def instrument(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]
     made: dict[str, Instrument] = {}
 
     def make(name: str, run: Callable[[Job], Payload], *, puts_load: bool = False) -> None:
-        made[name] = Instrument(name, puts_load, run, lambda job: None, ("model",))
+        made[name] = Instrument(name, puts_load, run, lambda job: None, ("model", "engine"))
 
     real = instruments.find_instrument
     monkeypatch.setattr("preop.run.find_instrument", lambda name: made.get(name) or real(name))
@@ -153,6 +155,26 @@ def test_valid_evidence_of_an_earlier_run_is_used_until_its_fingerprint_changes(
     (path,) = tmp_path.rglob("streaming-chat.json")
     path.write_text(re.sub(r'"taken_at": "\d+', '"taken_at": "2020', path.read_text()))
     assert outcome(checked(tmp_path, **same), "P14") is Outcome.UNPROVEN
+
+
+def test_a_lifetime_longer_than_any_calendar_is_no_crash(
+    tmp_path: Path, instrument: Callable[..., None]
+) -> None:
+    instrument("streaming", lambda job: STREAMS)
+    assert outcome(checked(tmp_path, "streaming"), "P14") is Outcome.PASS
+    long = Thresholds({"evidence.lifetime_days": 1e300})
+    assert outcome(checked(tmp_path, evidence_roots=[tmp_path], thresholds=long), "P14") is Outcome.PASS
+
+
+def test_evidence_of_another_engine_at_the_same_address_is_not_used(
+    tmp_path: Path, instrument: Callable[..., None]
+) -> None:
+    instrument("streaming", lambda job: STREAMS)
+    one = deployment(model="a")
+    other = msgspec.structs.replace(one, engine="sglang")
+    assert outcome(checked(tmp_path, "streaming", deployments=[one]), "P14") is Outcome.PASS
+    report = checked(tmp_path, evidence_roots=[tmp_path], deployments=[other])
+    assert outcome(report, "P14") is Outcome.UNPROVEN
 
 
 def test_evidence_that_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -70,7 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
     own, served = _split(words)
     try:
         code = preop.main(own, prog_name="preop", standalone_mode=False, obj=served)
-    except click.exceptions.Abort:
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _no_more_interrupts()
         _stop("interrupted", 130)
     except click.NoSuchOption as error:
         _stop(_missing_separator(own) or error.format_message())
@@ -88,7 +90,14 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except Exception as crash:  # noqa: BLE001 Python would leave with 1, which scripts read as NO-GO
         _stop(f"a defect of preop, please report it: {_told(crash)}", 70)
+    if code == 130:
+        _no_more_interrupts()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _no_more_interrupts() -> None:
+    """preop is leaving: a second Ctrl-C would only end it with a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _stop(message: str, code: int = 2) -> NoReturn:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,12 +12,12 @@ from preop.cli.options import (
     access_options,
     accesses,
     concurrency,
+    declared_deployments,
     input_options,
     language_of,
     language_option,
     merged_inputs,
     read_options,
-    reading,
     settings_of,
     settings_option,
     writable,
@@ -24,16 +25,28 @@ from preop.cli.options import (
 )
 from preop.errors import UsageError
 
+if TYPE_CHECKING:
+    from preop.ledger.runs import Run
+    from preop.report import Report
+    from preop.run import Watcher
+    from preop.text import Language
+
 __all__ = ["command"]
 
 
 @click.command("check", context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("targets", nargs=-1, metavar="[FILE]... [-- SERVE COMMAND]")
 @access_options
-@click.option("--measure", metavar="LIST|all", help="Put load on the endpoint: streaming, load, tokens.")
+@click.option("--measure", metavar="LIST|all", help="Send requests to the endpoint: streaming, load, tokens.")
 @input_options
 @read_options
-@click.option("--gate", type=click.Choice(["deploy"]), default="deploy", show_default=True)
+@click.option(
+    "--gate",
+    type=click.Choice(["deploy"]),
+    default="deploy",
+    show_default=True,
+    help="Which pitfalls are required; this release has one gate, which requires all.",
+)
 @click.option("--concurrency", metavar="1,2,4", help="Levels of the load measurement.")
 @click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
 @click.option(
@@ -68,7 +81,6 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     """
     from preop import __version__
     from preop.cli.progress import Progress
-    from preop.deployment.read import read_targets
     from preop.instruments import parse_names
     from preop.ledger.runs import DEFAULT_RUNS, start_run
     from preop.run import Interrupted, Plan, check
@@ -78,14 +90,14 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     language = language_of(flags["lang"], settings)
     endpoints = accesses(settings, flags)
     measure = parse_names(flags["measure"]) if flags["measure"] is not None else ()
+    levels = concurrency(flags["concurrency"])
+    _refuse_without_load(flags, measure)
     writable(flags["output"], flags["report"])
     if measure and not endpoints:
         raise UsageError("--measure needs a running engine: add --endpoint URL")
     inputs = merged_inputs(settings, flags)
-    deployments = []
-    if flags["targets"] or served is not None:
-        deployments = read_targets(flags["targets"], served, reading(settings, flags))
-    elif not endpoints:
+    deployments = declared_deployments(settings, flags, served, endpoints)
+    if not deployments and not endpoints:
         raise UsageError("nothing to check: give a file, `--endpoint URL`, or a serve command after `--`")
     runs = flags["runs"] or Path(settings.runs or DEFAULT_RUNS)
     plan = Plan(
@@ -94,7 +106,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         inputs=inputs,
         measure=measure,
         options={
-            "concurrency": concurrency(flags["concurrency"]) or settings.measure.concurrency,
+            "concurrency": levels or settings.measure.concurrency,
             "requests": flags["requests"] or settings.measure.requests,
             "budget_s": flags["budget_s"] or settings.measure.budget_s,
             "yes_load": flags["yes_load"] or settings.measure.yes_load,
@@ -120,7 +132,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         kept = f"; what had finished is in {run.path}" if run is not None else ""
         watcher.message(f"interrupted{kept}")
         return 130
-    answered = run is not None and _finish(run, report, watcher)
+    answered = run is not None and _finish(run, report, language, watcher)
     try:
         _show(report, language, flags, watcher)
     except UsageError as error:
@@ -129,19 +141,32 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     return report.verdict.exit_code
 
 
-def _finish(run: Any, report: Any, watcher: Any) -> bool:
+def _refuse_without_load(flags: dict[str, Any], measure: Sequence[str]) -> None:
+    """An option of the load measurement says nothing without it, and is not passed over in silence."""
+    names = {
+        "concurrency": "--concurrency",
+        "requests": "--requests",
+        "budget_s": "--budget",
+        "yes_load": "--yes-load",
+    }
+    given = [flag for name, flag in names.items() if flags[name] is not None]
+    if given and "load" not in measure:
+        raise UsageError(f"{given[0]} is for the load measurement: add --measure load")
+
+
+def _finish(run: Run, report: Report, language: Language, watcher: Watcher) -> bool:
     """Write the answer into the run's folder; whether that could be done."""
     from preop.report import document
 
     try:
-        run.finish(report.verdict.value, document(report, "en"))
+        run.finish(report.verdict.value, document(report, language))
     except OSError as error:
         watcher.message(f"{run.path}: the answer is not kept: {error.strerror or error}")
         return False
     return True
 
 
-def _show(report: Any, language: Any, flags: dict[str, Any], watcher: Any) -> None:
+def _show(report: Report, language: Language, flags: dict[str, Any], watcher: Watcher) -> None:
     from preop import report as reports
 
     if flags["report"] is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -9,15 +10,6 @@ import click
 from preop.cli.options import language_of, language_option, settings_of, settings_option
 
 __all__ = ["command"]
-
-_MEANS = {
-    0: ("GO: every pitfall is shut or cannot arise here", "GO:每个陷阱都已关闭,或在此不会出现"),
-    1: ("NO-GO: at least one pitfall is proven open", "NO-GO:至少有一个陷阱已证实敞开"),
-    3: (
-        "HOLD: nothing is proven open, but not everything is proven shut",
-        "HOLD:没有证实敞开的,但并非全部证实关闭",
-    ),
-}
 
 
 @click.command("demo", context_settings={"help_option_names": ["-h", "--help"]})
@@ -46,6 +38,8 @@ def command(context: int, parallel: int, report: Path, lang: str | None, config:
     """
     from preop.cli import check
     from preop.demo.engine import running_engine
+    from preop.findings import Verdict
+    from preop.report.words import ADVICE, VERDICTS
 
     language = language_of(lang, settings_of(config))
     zh = language == "zh"
@@ -56,10 +50,6 @@ def command(context: int, parallel: int, report: Path, lang: str | None, config:
         err=True,
     )
     with running_engine(context=context, parallel=parallel) as engine:
-        shown = (
-            f"preop check --endpoint {engine.url} --measure all --report {report} -- {_shell(engine.argv)}"
-        )
-        click.echo(f"$ {shown}\n", err=True)
         arguments = [
             "--endpoint",
             engine.url,
@@ -72,20 +62,17 @@ def command(context: int, parallel: int, report: Path, lang: str | None, config:
         ]
         if config is not None:
             arguments += ["--config", str(config)]
+        click.echo(f"$ {shlex.join(['preop', 'check', *arguments, '--', *engine.argv])}\n", err=True)
         code = check.command.main(arguments, prog_name="preop check", standalone_mode=False, obj=engine.argv)
-    if code not in _MEANS:
+    verdict = next((each for each in Verdict if each.exit_code == code), None)
+    if verdict is None:
         return int(code)
-    means = _MEANS[code][1 if zh else 0]
     if zh:
-        click.echo(f"\npreop check 的退出码是 {code}({means})。")
-        click.echo(f"演示已完成:报告在 {report};`preop explain P04 --lang zh` 解释每个陷阱。")
+        click.echo(f"\npreop check 的退出码是 {code}。{VERDICTS[verdict].zh}：{ADVICE[verdict].zh}")
+        click.echo(
+            f"演示已完成：报告在 {report}；`preop explain P04 --lang zh` 解释一个陷阱，P01 到 P15 都有。"
+        )
     else:
-        click.echo(f"\nThe exit code of that `preop check` was {code} ({means}).")
-        click.echo(f"The demo itself ran: the report is {report}; `preop explain P04` explains each pitfall.")
+        click.echo(f"\nThe exit code of that `preop check` was {code}. {verdict}: {ADVICE[verdict].en}")
+        click.echo(f"The demo itself ran: the report is {report}; `preop explain P04` explains a pitfall.")
     return 0
-
-
-def _shell(words: list[str]) -> str:
-    import shlex
-
-    return shlex.join(words)

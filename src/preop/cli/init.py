@@ -15,8 +15,8 @@ __all__ = ["command"]
 
 _COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _PROMPTS = ("prompts.jsonl", "business_prompts.jsonl")
-_LOCAL_PORTS = {8000: "vLLM", 8080: "llama-server", 30000: "SGLang"}
-"""Where each engine listens unless told otherwise."""
+_LOCAL_PORTS = (8000, 8080, 30000)
+"""Where vLLM, llama-server and SGLang listen unless told otherwise."""
 
 
 @click.command("init", context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,22 +40,24 @@ def command(force: bool, show: bool) -> int:
         return 0
     write_output(text, target)
     click.echo(f"wrote {target}")
-    what = compose[0] if compose else "-- vllm serve ..."
-    extra = " --measure all" if endpoint else ""
-    click.echo(f"next: preop check {what}{extra}" if compose else f"next: preop check{extra} {what}")
+    words = [*compose[:1], *(["--measure all"] if endpoint else [])] or ["-- vllm serve ..."]
+    click.echo(f"next: preop check {' '.join(words)}")
     return 0
 
 
 def _models(here: Path) -> list[str]:
-    found = [str(path) for path in sorted(here.glob("*.gguf"))]
+    found = [str(path) for path in sorted(here.glob("*.gguf")) if path.is_file()]
     found += [str(path.parent) for path in sorted(here.glob("*/config.json")) if _is_model(path)]
-    return found[:5]
+    return [name for name in found if name.isprintable()][:5]
 
 
 def _is_model(path: Path) -> bool:
     try:
-        return "architectures" in json.loads(path.read_bytes()[:1_000_000])
-    except (ValueError, OSError):
+        if not path.is_file():  # opening a pipe would wait for ever
+            return False
+        with path.open("rb") as file:
+            return "architectures" in json.loads(file.read(1_000_000))
+    except (ValueError, TypeError, OSError, RecursionError):
         return False
 
 
@@ -94,7 +96,7 @@ def _settings(models: list[str], prompts: str | None, endpoint: str | None) -> s
     from preop.thresholds import THRESHOLDS
 
     def line(key: str, value: str | None, example: str, comment: str) -> str:
-        text = f"{key} = {json.dumps(value)}" if value else f"# {key} = {json.dumps(example)}"
+        text = f"{'' if value else '# '}{key} = {json.dumps(value or example, ensure_ascii=False)}"
         return f"{text:<44} # {comment}"
 
     other = f" (also here: {', '.join(models[1:])})" if len(models) > 1 else ""

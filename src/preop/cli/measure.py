@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from preop.cli.options import (
     access_options,
     accesses,
     concurrency,
+    declared_deployments,
     language_of,
     language_option,
+    merged_inputs,
     read_options,
-    reading,
     settings_of,
     settings_option,
     writable,
@@ -25,9 +27,13 @@ from preop.errors import UsageError
 from preop.evidence import Live, Load, Payload, Streaming, Tokens
 from preop.inputs import Inputs
 
+if TYPE_CHECKING:
+    from preop.report.documents import MeasureOutcome
+    from preop.settings import Settings
+
 __all__ = ["command"]
 
-_EXIT = {"pass": 0, "measured": 0, "fail": 1, "not-proven": 3}
+_EXIT: dict[MeasureOutcome, int] = {"pass": 0, "measured": 0, "fail": 1, "not-proven": 3}
 
 
 @click.group("measure", context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,9 +68,6 @@ def endpoint(served: list[str] | None, **flags: Any) -> int:
 
 @command.command("streaming")
 @click.option("--model", help="Name of the model to ask for (default: the one it serves).")
-@click.option(
-    "--yes-load", metavar="HOST", help="Send requests to this host although it is not this machine."
-)
 @_common
 def streaming(served: list[str] | None, **flags: Any) -> int:
     """Whether the endpoint really streams."""
@@ -88,6 +91,8 @@ def load(served: list[str] | None, **flags: Any) -> int:
     """Latency against concurrency."""
     if flags["requests"] and flags["duration"]:
         raise UsageError("--requests and --duration: give one of them")
+    if flags["prompts"] and flags["prompt_tokens"]:
+        raise UsageError("--prompts and --prompt-tokens: give one of them (your prompts stay as they are)")
     return _measure("load", served, flags)
 
 
@@ -122,38 +127,41 @@ def _measure(name: str, served: list[str] | None, flags: dict[str, Any]) -> int:
     if len(targets) != 1:
         raise UsageError("give one running engine: --endpoint URL")
     (target,) = targets.values()
-    declared = None
-    if served is not None:
-        from preop.deployment.read import read_targets
-
-        (declared,) = read_targets((), served, reading(settings, flags))
+    deployments = declared_deployments(settings, flags, served, {"": target})
+    if len(deployments) > 1:
+        raise UsageError("the command after `--` starts several engines, expected the one at the endpoint")
+    declared = deployments[0] if deployments else None
     watcher = Progress(quiet=flags["quiet"])
     deployment, record = read_endpoint(declared, target, watcher)
     if name != "endpoint":
         instrument = find_instrument(name)
-        job = Job(deployment, target, _inputs(flags), options=_options(settings, flags))
+        job = Job(deployment, target, _inputs(settings, flags), options=_options(settings, flags))
         missing = instrument.missing(job)
         if missing is not None:
             raise UsageError(f"{name}: {missing.in_(language)}")
         record = measure_one(instrument, job, watcher)
     outcome = _outcome(record.payload)
     if flags["form"] == "json":
-        answer = report.to_json(report.measure_document(record, outcome, language))
+        answer = report.to_json(report.measure_document(record, outcome))
     else:
         answer = report.render_record(record, outcome, language)
     write_output(answer, flags["output"])
     return _EXIT[outcome]
 
 
-def _inputs(flags: dict[str, Any]) -> Inputs:
+def _inputs(settings: Settings, flags: dict[str, Any]) -> Inputs:
+    """`--reference` of tokens is the tokenizer, and its `--texts` are prompts."""
+    for flag in ("reference", "texts"):
+        path = flags.get(flag)
+        if path and not Path(path).exists():
+            raise UsageError(f"--{flag} {path}: no such file or folder")
     named = {"prompts": flags.get("prompts") or flags.get("texts"), "tokenizer": flags.get("reference")}
-    for flag, path in named.items():
-        if path and not Path(path).expanduser().exists():
-            raise UsageError(f"{path}: no such file or folder, expected the {flag}")
-    return Inputs(**named)
+    merged = merged_inputs(settings, named)
+    # Synthetic prompts were asked for: those of preop.toml stay out.
+    return msgspec.structs.replace(merged, prompts=None) if flags.get("prompt_tokens") else merged
 
 
-def _options(settings: Any, flags: dict[str, Any]) -> dict[str, object]:
+def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
     measure = settings.measure
     return {
         "model": flags.get("model"),
@@ -176,13 +184,13 @@ def _seconds(text: str | None) -> float | None:
     return float(found[1]) * {"ms": 1e-3, "s": 1.0, "m": 60.0}[found[2] or "s"]
 
 
-def _outcome(payload: Payload | None) -> str:
-    """What a measurement by itself says: measured, pass, fail, or not-proven."""
+def _outcome(payload: Payload | None) -> MeasureOutcome:
+    """What a measurement by itself says."""
     match payload:
         case Live():
             return "measured"
         case Streaming(verdict=verdict):
-            return {"streams": "pass", "failed": "not-proven"}.get(verdict, "fail")
+            return "pass" if verdict == "streams" else "not-proven" if verdict == "failed" else "fail"
         case Load(levels=levels):
             return "measured" if any(level.valid for level in levels) else "not-proven"
         case Tokens(differences=differences, compared=compared):

@@ -7,29 +7,31 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 
 from preop.errors import UsageError
 from preop.inputs import Inputs
-from preop.instruments.types import Access
-from preop.settings import Settings, load_settings
+from preop.instruments.prompts import read_prompts
+from preop.instruments.types import MOST_CONCURRENT, Access
+from preop.settings import Accelerator, Settings, load_settings
 from preop.text import Language
 
 if TYPE_CHECKING:
     from preop.deployment.read import ReadOptions
+    from preop.deployment.types import Deployment
 
 __all__ = [
     "access_options",
     "accesses",
     "concurrency",
+    "declared_deployments",
     "input_options",
     "language_of",
     "language_option",
     "merged_inputs",
     "read_options",
-    "reading",
     "settings_of",
     "settings_option",
     "writable",
@@ -54,12 +56,15 @@ settings_option = click.option(
 language_option = click.option("--lang", type=click.Choice(["en", "zh"]), help="Language of the answer.")
 
 input_options = _stack(
-    click.option("--reference", help="Model or endpoint before the change: a URL, a folder, a file."),
+    click.option(
+        "--reference",
+        help="Model or endpoint before the change (this release takes its tokenizer from it, no more).",
+    ),
     click.option("--prompts", help="Your real prompts, JSON Lines."),
     click.option("--tokenizer", help="The training side's tokenizer: a folder, tokenizer.json or GGUF."),
-    click.option("--onnx", help="The exported ONNX model."),
-    click.option("--lock", help="The lock of the software stack."),
-    click.option("--access-log", help="The gateway's access log."),
+    click.option("--onnx", help="The exported ONNX model (this release notes it, and compares nothing)."),
+    click.option("--lock", help="The lock of the software stack (this release notes it only)."),
+    click.option("--access-log", help="The gateway's access log (this release notes it only)."),
     click.option("--evidence", help="A folder of earlier runs to read besides .preop/runs."),
 )
 
@@ -86,7 +91,9 @@ read_options = _stack(
     click.option(
         "--gpu-count", type=click.IntRange(1, 4096), help="How many of them the target machine has."
     ),
-    click.option("--accelerator", help="nvidia, amd, intel, google, habana, apple, or none for a CPU."),
+    click.option(
+        "--accelerator", type=click.Choice(get_args(Accelerator)), help="What it runs on; none for a CPU."
+    ),
     click.option("--model-path", help="Folder or GGUF of the model's files on this machine."),
     click.option("--fetch", is_flag=True, help="Ask the model hub for what is not on this machine."),
 )
@@ -103,14 +110,20 @@ def language_of(flag: str | None, settings: Settings) -> Language:
 
 
 def merged_inputs(settings: Settings, flags: Mapping[str, Any]) -> Inputs:
-    """Inputs by flag, else by file. A path that does not exist is refused here, at once."""
+    """Inputs by flag, else by file. A path that does not exist, or holds no prompts, is refused at once."""
     values = {}
     for name in Inputs.__struct_fields__:
         value = flags.get(name) or getattr(settings.inputs, name)
-        if value and "://" not in value and name != "reference" and not Path(value).expanduser().exists():
-            raise UsageError(f"--{name.replace('_', '-')} {value}: no such file or folder")
+        if value and "://" not in value:
+            path = Path(os.path.expanduser(value))  # noqa: PTH111 Path's own raises for ~nobody
+            if path.exists():
+                value = str(path)
+            elif name != "reference":
+                raise UsageError(f"--{name.replace('_', '-')} {value}: no such file or folder")
         values[name] = value
     inputs = Inputs(**values)
+    if inputs.prompts:
+        read_prompts(inputs.prompts)
     if inputs.evidence and not Path(inputs.evidence).is_dir():
         raise UsageError(f"--evidence {inputs.evidence}: no folder, expected one of run folders")
     return inputs
@@ -149,7 +162,30 @@ def _access(settings: Settings, flags: Mapping[str, Any], url: str) -> Access:
     return Access(url, api_key=key, timeout_s=flags.get("timeout") or 10.0, verify_tls=verify)
 
 
-def reading(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
+def declared_deployments(
+    settings: Settings,
+    flags: Mapping[str, Any],
+    served: list[str] | None,
+    endpoints: Mapping[str, Access],
+) -> list[Deployment]:
+    """The deployments of the files and the serve command; with an endpoint alone, what the options say of it.
+
+    Raises `InputError` for what cannot be read.
+    """
+    options, targets = _reading(settings, flags), flags.get("targets") or ()
+    if targets or served is not None:
+        from preop.deployment.read import read_targets
+
+        return read_targets(targets, served, options)
+    if "" not in endpoints:
+        return []
+    from preop.deployment.resolve import stated
+
+    found = stated(options, endpoints[""].url)
+    return [found] if found is not None else []
+
+
+def _reading(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
     """What the flags or the file say of the deployment that its own files do not."""
     from preop.deployment.read import ReadOptions
 
@@ -188,8 +224,8 @@ def concurrency(text: str | None) -> list[int] | None:
         levels = sorted({int(part) for part in text.split(",")})
     except ValueError:
         raise UsageError(f"--concurrency {text}: expected whole numbers such as 1,8,64") from None
-    if levels[0] < 1 or levels[-1] > 4096:
-        raise UsageError(f"--concurrency {text}: expected levels from 1 to 4096")
+    if levels[0] < 1 or levels[-1] > MOST_CONCURRENT:
+        raise UsageError(f"--concurrency {text}: expected levels from 1 to {MOST_CONCURRENT}")
     return levels
 
 

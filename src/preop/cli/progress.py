@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import sys
 import threading
 
@@ -47,7 +48,8 @@ class Progress(Watcher):
 
     def _draw(self) -> None:
         text = " | ".join(f"{name}: {line}" for name, line in self._lines.items())
-        _write("\r\x1b[2K" + _plain(text)[:100])
+        width = shutil.get_terminal_size((80, 24)).columns  # a line that wraps could not be replaced
+        _write("\r\x1b[2K" + _plain(text)[: width - 1])
 
     def _print(self, line: str) -> None:
         clear = "\r\x1b[2K" if self._terminal else ""

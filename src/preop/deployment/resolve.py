@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from preop.engines import Unreadable
     from preop.models.types import Model
 
-__all__ = ["resolve"]
+__all__ = ["resolve", "stated"]
 
 
 def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deployment:
@@ -62,6 +62,32 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         model=model,
         notes=(*parsed.notes, *hidden, *model_notes),
     )
+
+
+def stated(options: ReadOptions, url: str) -> Deployment | None:
+    """What the options alone say of an engine that only its endpoint `url` tells of; None: nothing."""
+    given = (
+        options.engine_version,
+        options.gpu,
+        options.gpu_count,
+        options.accelerator,
+        options.model_path,
+    )
+    if not any(given):
+        return None
+    from preop.engines.types import ParsedFlags
+    from preop.models.find import find_model
+
+    launch = Launch(url, url, ())
+    facts = accelerator_facts(
+        launch, "unknown", ParsedFlags("unknown", None, {}), {}, options, _find_gpu(options)
+    )
+    if options.engine_version is not None:
+        facts["engine_version"] = _version(launch, options)
+    path = options.model_path
+    model = find_model(Path(path).name, path=path) if path is not None else None
+    known_facts = {name: fact for name, fact in facts.items() if fact.is_known}
+    return Deployment(url, "unknown", url, known_facts, model)
 
 
 def _version(launch: Launch, options: ReadOptions) -> Fact:

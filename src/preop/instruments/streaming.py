@@ -149,7 +149,7 @@ def _run(job: Job) -> Streaming:
     target = Target.of(access)
 
     async def measure() -> tuple[str | None, list[ChatStream], Verdict | None, str]:
-        model = await model_name(target, job.deployment, access.timeout_s)
+        model = await model_name(target, job, access.timeout_s)
         # What client libraries send: a gateway that packs the stream may hold it back for that.
         asker = Asker(target, accept_encoding="gzip, deflate")
         streams: list[ChatStream] = []

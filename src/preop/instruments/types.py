@@ -10,7 +10,10 @@ from preop.evidence import Payload
 from preop.inputs import Inputs
 from preop.text import Text
 
-__all__ = ["Access", "Instrument", "Job", "Progress"]
+__all__ = ["MOST_CONCURRENT", "Access", "Instrument", "Job", "Progress"]
+
+MOST_CONCURRENT = 10_000
+"""Requests in flight at once that one client process is asked for, at the most."""
 
 Progress = Callable[[str], None]
 """Takes one short line that says how far an instrument is. It replaces the line before."""

@@ -6,7 +6,7 @@ from preop.facts import Fact
 from preop.pitfalls.types import Case
 from preop.text import Text
 
-__all__ = ["UNSUPPORTED", "cpu", "foreign_sensor", "vendor"]
+__all__ = ["NAME_IT", "UNSUPPORTED", "cpu", "foreign_sensor", "vendor"]
 
 UNSUPPORTED = {
     "amd": ("AMD", "amd-smi"),
@@ -16,6 +16,13 @@ UNSUPPORTED = {
     "apple": ("Apple", "powermetrics"),
 }
 """Accelerators that preop has no sensor for: their short name, and the vendor's own tool to read by hand."""
+
+NAME_IT = Text(
+    "--accelerator nvidia|amd|intel|google|habana|apple|none, and a release of preop that reads its sensors "
+    "(this one reads none)",
+    "--accelerator nvidia|amd|intel|google|habana|apple|none，以及能读取其传感器的 preop 版本（本版还不能）",
+)
+"""What a pitfall of the GPU's sensors needs where nothing states the accelerator."""
 
 
 def vendor(case: Case) -> str | None:

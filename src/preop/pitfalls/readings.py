@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from preop.errors import InputError
+from preop.evidence import P99_SAMPLES, Level
 from preop.facts import Fact
 from preop.findings import Item
 from preop.pitfalls.accelerator import UNSUPPORTED, vendor
@@ -34,6 +35,8 @@ __all__ = [
     "kv_quantization",
     "length_flag",
     "levels_up_to",
+    "load_run",
+    "no_p99",
     "not_set",
     "number",
     "ranks_of",
@@ -42,6 +45,7 @@ __all__ = [
     "version_name",
     "weights",
     "whole",
+    "whole_cap",
     "without_figures",
 ]
 
@@ -168,6 +172,21 @@ def batch_cap(case: Case) -> int | None:
     return whole(case.fact("max_num_seqs"))
 
 
+def whole_cap(case: Case) -> int | None:
+    """How many requests run at once over all data parallel replicas; None where that is not known.
+
+    vLLM keeps its cap for each replica. SGLang shares it between the ranks of DP attention but keeps it for
+    each plain replica (0.5.23: mem_cache/kv_cache_configurator.py), and no fact tells which of both it is.
+    """
+    cap, size = batch_cap(case), case.fact("data_parallel_size")
+    replicas = whole(size)
+    if replicas is None and not not_set(case, "data_parallel_size") and hides_flags(case):
+        return None
+    if cap is None or replicas in (None, 1):
+        return cap
+    return cap * replicas if replicas is not None and case.deployment.engine == "vllm" else None
+
+
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:\.?post\d+)?(?:\+[A-Za-z0-9.]+)?")
 
 
@@ -211,8 +230,31 @@ def without_figures(case: Case) -> str | None:
 
 
 def levels_up_to(cap: int | None) -> str:
-    """Levels of concurrency to measure: alone, a quarter of the cap, the cap."""
-    return "1,8,32" if cap is None else ",".join(str(level) for level in sorted({1, -(-cap // 4), cap}))
+    """Levels of concurrency to measure, one request alone to the cap, three at the least: `1,4,16,64`."""
+    top = cap or 64
+    levels = {1, top} | {4**power for power in range(1, 7) if 4**power < top}
+    if len(levels) < 3:
+        levels |= {2, 4}
+    return ",".join(str(level) for level in sorted(levels))
+
+
+def load_run(cap: int | None) -> str:
+    """The options of a load measurement that can decide: every level carries a p99, and time is allowed."""
+    levels = levels_up_to(cap)
+    return f"--measure load --endpoint URL --concurrency {levels} --requests {P99_SAMPLES} --budget 3600"
+
+
+def no_p99(level: Level) -> Text:
+    """Why a level has no p99 of TTFT or of TPOT."""
+    if level.requests >= P99_SAMPLES:
+        return Text(
+            f"no TPOT at concurrency {level.concurrency}: few answers state their tokens",
+            f"{level.concurrency} 并发没有 TPOT：写明 token 数的回答太少",
+        )
+    return Text(
+        f"{level.requests} requests at concurrency {level.concurrency}: too few for a p99",
+        f"{level.concurrency} 并发只有 {level.requests} 个请求，不足以得出 p99",
+    )
 
 
 def gpu_memory(gpu: Gpu) -> tuple[float | None, float | None]:

@@ -9,7 +9,7 @@ import sys
 from preop.evidence import Record
 from preop.report import record as _record
 from preop.report import terminal as _terminal
-from preop.report.documents import document, measure_document, to_json
+from preop.report.documents import MeasureOutcome, document, measure_document, to_json
 from preop.report.html import render_html
 from preop.report.markdown import render_markdown
 from preop.report.types import Report
@@ -39,7 +39,7 @@ def render_terminal(
     )
 
 
-def render_record(record: Record, outcome: str, language: Language) -> str:
+def render_record(record: Record, outcome: MeasureOutcome, language: Language) -> str:
     """One measurement as text, as wide as the window."""
     return _record.render_record(record, outcome, language, width=_width())
 

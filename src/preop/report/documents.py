@@ -20,10 +20,11 @@ from preop.models.types import Model
 from preop.report.types import Report
 from preop.text import Language, Text
 
-__all__ = ["CheckDocument", "MeasureDocument", "document", "measure_document", "to_json"]
+__all__ = ["CheckDocument", "MeasureDocument", "MeasureOutcome", "document", "measure_document", "to_json"]
 
 OutcomeName = Literal["PASS", "FAIL", "UNPROVEN", "N/A", "ERROR", "WAIVED"]
 StrengthName = Literal["declared", "computed", "measured"]
+MeasureOutcome = Literal["pass", "measured", "fail", "not-proven"]
 PitfallName = Annotated[str, msgspec.Meta(pattern=r"^P(0[1-9]|1[0-5])$")]
 
 
@@ -150,7 +151,7 @@ class MeasureDocument(msgspec.Struct, frozen=True):
 
     schema: Literal["preop.measure/1"]
     preop_version: str
-    outcome: str
+    outcome: MeasureOutcome
     kind: str | None
     instrument: str
     deployment: str
@@ -212,13 +213,11 @@ def document(report: Report, language: Language) -> dict[str, Any]:
     )
 
 
-def measure_document(record: Record, outcome: str, language: Language) -> dict[str, Any]:
+def measure_document(record: Record, outcome: MeasureOutcome) -> dict[str, Any]:
     """One measurement as one JSON document: its payload's fields stand at the top (`levels`, `differences`).
 
-    `outcome` is the command's word: measured, pass, fail, not-proven, error. Payloads carry no text in
-    two languages, so `language` changes nothing today; it is here so that no caller needs to know that.
+    Payloads carry no text in two languages.
     """
-    del language
     kind = msgspec.to_builtins(record.payload).get("kind") if record.payload is not None else None
     frame = _json_values(
         MeasureDocument(

@@ -149,6 +149,7 @@ def _evidence(items: tuple[Item, ...]) -> list[dict[str, Any]]:
         {
             "name": item.name,
             "amount": amount(item.value, item.unit),
+            "is_text": isinstance(item.value, str) and len(item.value) > _LONGEST_NUMBER,
             "source": item.source or "—",
             "bar": f"{size / largest:.1%}"
             if several and size is not None and size >= largest * _SEEN
@@ -157,6 +158,9 @@ def _evidence(items: tuple[Item, ...]) -> list[dict[str, Any]]:
         for item, size in zip(items, sizes, strict=True)
     ]
 
+
+_LONGEST_NUMBER = 24
+"""Characters up to which a value stands in the column of numbers, at its right edge."""
 
 _SEEN = 0.005
 """Share of the largest below which a bar would be a speck."""

@@ -6,18 +6,18 @@ import math
 from collections.abc import Iterator
 
 from preop.evidence import Live, Load, Payload, Record, Streaming, Tokens
+from preop.report.documents import MeasureOutcome
 from preop.report.plain import plain, shown
 from preop.report.wrap import cells, wrap
 from preop.text import Language, Text
 
 __all__ = ["render_record"]
 
-_OUTCOMES = {
+_OUTCOMES: dict[MeasureOutcome, Text] = {
     "measured": Text("measured", "已测量"),
     "pass": Text("pass", "通过"),
     "fail": Text("fail", "不通过"),
     "not-proven": Text("not proven", "未证实"),
-    "error": Text("error", "出错"),
 }
 _WORDS = {
     "voided": Text("voided", "作废"),
@@ -36,9 +36,9 @@ _MOST = 20
 """Rows of one kind that are shown; the JSON document has all."""
 
 
-def render_record(record: Record, outcome: str, language: Language, *, width: int = 80) -> str:
+def render_record(record: Record, outcome: MeasureOutcome, language: Language, *, width: int = 80) -> str:
     """The record as text, no line wider than `width` cells (40 at least)."""
-    said = _OUTCOMES[outcome].in_(language) if outcome in _OUTCOMES else plain(outcome, 40)
+    said = _OUTCOMES[outcome].in_(language)
     rows = [f"{plain(record.instrument, 40)} · {plain(record.deployment, 40)} · {said}"]
     if record.payload is not None:
         rows += _payload(record.payload, language)

@@ -159,7 +159,8 @@ UI = {
     "more_in_json": Text("more in the JSON document", "条见 JSON 文档"),
     "checklist": Text("Pre-deployment checklist for LLM inference", "推理部署前自检清单"),
     "unticked": Text(
-        "A box is ticked only where evidence shut the pitfall.", "只有证据表明陷阱已堵上的项才会打勾。"
+        "A box is ticked only where evidence shut the pitfall, or showed that it cannot occur here (N/A).",
+        "只有证据表明陷阱已堵上、或在此不会出现（不适用）的项才会打勾。",
     ),
     "facts_more": Text("all facts", "全部事实"),
     "unknown_facts": Text("not known", "未知"),

@@ -41,6 +41,12 @@ def measured(url: str, inputs: Inputs | None = None, **options: object) -> Load:
     return payload
 
 
+def test_the_model_that_the_user_names_is_asked_for() -> None:
+    with pacing() as url:
+        load = measured(url, concurrency=[1], requests=11, output_tokens=2, model="an-adapter")
+    assert load.model == "an-adapter"
+
+
 def test_time_per_token_follows_the_known_law() -> None:
     with pacing(slots=8, base_us=8_000, per_seq_us=1_000) as url:
         load = measured(url, concurrency=[1, 4, 8], output_tokens=16)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from preop.evidence import Percentiles
+from preop.evidence import P99_SAMPLES, Percentiles
 from preop.instruments.load.statistics import least_samples, percentiles, quantile
 
 
@@ -14,6 +14,7 @@ from preop.instruments.load.statistics import least_samples, percentiles, quanti
 def test_least_samples_are_those_of_mlperf(q: float, least: int) -> None:
     """The published table of MLPerf Inference's early-stopping criterion."""
     assert least_samples(q) == least
+    assert q < 0.99 or least == P99_SAMPLES
 
 
 def test_the_rule_keeps_its_promise() -> None:

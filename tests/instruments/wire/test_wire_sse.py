@@ -79,7 +79,6 @@ def test_retry_id_and_unknown_fields() -> None:
         Event("x", "message", "7"),
         Event("y", "message", "7"),
     ]
-    assert parser.retry_ms == 1500
 
 
 STREAMS = st.lists(

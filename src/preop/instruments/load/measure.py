@@ -14,7 +14,7 @@ from preop.instruments.load.closed import LevelRun, run_level
 from preop.instruments.load.levels import summarize
 from preop.instruments.load.permission import refusal
 from preop.instruments.prompts import Messages, built_in, of_length, read_prompts, salted
-from preop.instruments.types import Job
+from preop.instruments.types import MOST_CONCURRENT, Job
 from preop.instruments.wire.ask import Asker, knows_ignore_eos, model_name, reachable
 from preop.instruments.wire.chat import ChatStream, chat_body
 from preop.instruments.wire.client import Target, run_loop
@@ -31,7 +31,6 @@ _WAVES = 3
 _DEFAULT_TOP = 8
 _HOPELESS = 0.5
 """Share of failed requests in a level after which no higher level is tried."""
-_MOST_CONCURRENT = 10_000
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,8 @@ def options_of(job: Job) -> Options:
     if not isinstance(levels, list | tuple) or not levels:
         raise UsageError("--concurrency: expected whole numbers, as 1,2,4,8")
     for level in levels:
-        if isinstance(level, bool) or not isinstance(level, int) or not 1 <= level <= _MOST_CONCURRENT:
-            raise UsageError(f"--concurrency: {level!r} is not a whole number from 1 to {_MOST_CONCURRENT}")
+        if isinstance(level, bool) or not isinstance(level, int) or not 1 <= level <= MOST_CONCURRENT:
+            raise UsageError(f"--concurrency: {level!r} is not a whole number from 1 to {MOST_CONCURRENT}")
     numbers = {name: _number(given, name) for name in ("duration_s", "budget_s")}
     counts = {name: _number(given, name) for name in ("requests", "prompt_tokens", "output_tokens")}
     for name, value in counts.items():
@@ -119,7 +118,7 @@ def measure(job: Job) -> Load:
     access = reachable(job)
     refused = refusal(job)
     if refused is not None:
-        raise InstrumentError(f"load is not put on {refused.en}")
+        raise InstrumentError(refused.en)
     options = options_of(job)
     target = Target.of(access)
     prompts = read_prompts(job.inputs.prompts) if job.inputs.prompts else None
@@ -139,7 +138,7 @@ class _Sweep:
 
     async def run(self) -> Load:
         job, options = self._job, self._options
-        self._model = await model_name(self._target, job.deployment)
+        self._model = await model_name(self._target, job)
         job.progress("warm-up")
         await self._warm_up()
         levels: list[Level] = []

@@ -136,7 +136,7 @@ async def _model_path(target: Target, timeout_s: float) -> str | None:
 
 async def _candidate(job: Job, target: Target, timeout_s: float) -> Candidate:
     """The engine's route, in the first dialect that it answers."""
-    model = await model_name(target, job.deployment, timeout_s)
+    model = await model_name(target, job, timeout_s)
     engine = job.deployment.engine
     dialects: tuple[Dialect, ...] = ("llama.cpp",) if engine == "llama.cpp" else ("vllm",)
     if engine == "unknown":

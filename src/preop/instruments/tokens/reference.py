@@ -43,10 +43,6 @@ class Reference:
         after = [self.eos_id] if self.add_eos and self.eos_id is not None else []
         return [*before, *ids, *after]
 
-    def decode(self, ids: list[int]) -> str:
-        """The text of ids, special tokens included."""
-        return str(self.tokenizer.decode(ids, skip_special_tokens=False))
-
 
 def load_reference(path: str | Path) -> Reference:
     """From a folder with tokenizer.json, a tokenizer.json, or a GGUF file.

@@ -25,8 +25,14 @@ def knows_ignore_eos(deployment: Deployment) -> bool:
     return deployment.engine in ("vllm", "sglang", "llama.cpp")
 
 
-async def model_name(target: Target, deployment: Deployment, timeout_s: float = _CONNECT_S) -> str | None:
-    """The name to ask for: what /v1/models says, else what the deployment says. Raises `WireError`."""
+async def model_name(target: Target, job: Job, timeout_s: float = _CONNECT_S) -> str | None:
+    """The name to ask for: the user's (`--model`), else what /v1/models says, else what the deployment says.
+
+    Raises `WireError`.
+    """
+    asked, deployment = job.options.get("model"), job.deployment
+    if isinstance(asked, str):
+        return asked
     if name := await first_model(target, timeout_s):
         return name
     for fact in (deployment.fact("served_model_name"), deployment.fact("model")):

@@ -187,8 +187,6 @@ class Connection(asyncio.Protocol):
         self._response: Response | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._keep_alive = True
-        self.connect_ns = 0
-        """How long opening took, TLS included."""
         self.torn_down: Response | None = None
         """What had come of a request when it was cancelled."""
 
@@ -196,7 +194,6 @@ class Connection(asyncio.Protocol):
     async def open(cls, target: Target, timeout_s: float) -> Connection:
         """A new connection. Raises `WireError`."""
         loop = asyncio.get_running_loop()
-        began = time.monotonic_ns()
         try:
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
@@ -208,7 +205,6 @@ class Connection(asyncio.Protocol):
                 )
         except (OSError, UnicodeError) as error:  # TimeoutError and SSLError are OSErrors
             raise _connect_error(error, target, timeout_s) from None
-        connection.connect_ns = time.monotonic_ns() - began
         return connection
 
     @property

@@ -36,10 +36,6 @@ class Parser:
         self._data: list[bytes] = []
         self._name = b""
         self._id: str | None = None
-        self.comments = 0
-        """Comment lines seen: keep-alives."""
-        self.retry_ms: int | None = None
-        """The reconnection time that the server asked for, in milliseconds."""
 
     def feed(self, piece: bytes) -> list[Event]:
         """The events that `piece` completes."""
@@ -82,20 +78,15 @@ class Parser:
     def _line(self, line: bytes) -> Event | None:
         if not line:
             return self._dispatch()
-        field, colon, value = line.partition(b":")
+        field, _, value = line.partition(b":")
         if value.startswith(b" "):
             value = value[1:]
         if field == b"data":
             self._data.append(value)
-        elif field == b"" and colon:
-            self.comments += 1
         elif field == b"event":
             self._name = value
-        elif field == b"id":
-            if b"\0" not in value:
-                self._id = value.decode("utf-8", "replace")
-        elif field == b"retry" and value.isdigit() and len(value) < 19:
-            self.retry_ms = int(value)
+        elif field == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
         return None
 
     def _dispatch(self) -> Event | None:

@@ -38,12 +38,7 @@ def judge(case: Case) -> Finding:
                 f"{tokens.compared} texts equal; {len(tokens.not_compared)} parts not compared",
                 f"{tokens.compared} 条文本一致；{len(tokens.not_compared)} 项未能比较",
             ),
-            needs=Text(
-                "--measure tokens --endpoint URL --tokenizer PATH (the training side's); "
-                f"left out: {tokens.not_compared[0]}",
-                "--measure tokens --endpoint URL --tokenizer PATH（训练侧的分词器）；"
-                f"未比较：{tokens.not_compared[0]}",
-            ),
+            needs=_rest(case, tokens),
             strength=Strength.MEASURED,
             evidence=evidence,
         )
@@ -51,6 +46,23 @@ def judge(case: Case) -> Finding:
         Text(f"token ids equal on {tokens.compared} texts", f"{tokens.compared} 条文本的 token id 一致"),
         Strength.MEASURED,
         evidence=evidence,
+    )
+
+
+def _rest(case: Case, tokens: Tokens) -> Text:
+    """What would compare the rest: the training side's tokenizer if it was not given, and a later preop."""
+    left = "; ".join(tokens.not_compared)
+    if case.inputs.tokenizer is None:
+        return Text(
+            "--measure tokens --endpoint URL --tokenizer PATH (the training side's), and a comparison of "
+            f"what this release leaves out ({left})",
+            "--measure tokens --endpoint URL --tokenizer PATH（训练侧的分词器），以及对本版本未比较部分的比较"
+            f"（{left}）",
+        )
+    return Text(
+        f"a comparison of what this release leaves out ({left}); by hand: render the same conversation with "
+        "both chat templates",
+        f"对本版本未比较部分的比较（{left}）；人工：用两边的对话模板渲染同一段对话并比较",
     )
 
 

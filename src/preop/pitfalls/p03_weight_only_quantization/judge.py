@@ -13,6 +13,7 @@ memory traffic saved is what a token costs, and fails nothing in llama.cpp, whos
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,7 +87,7 @@ def judge(case: Case) -> Finding:
                 f"{stored.method}: activations' bits not stated",
                 f"{stored.method}：未说明激活是否保持 16 位",
             ),
-            needs=_before_and_after(case),
+            needs=_before_and_after(),
             strength=Strength.DECLARED,
             evidence=evidence,
             where=stored.where,
@@ -104,9 +105,9 @@ def _weight_only(case: Case, stored: Weights, evidence: list[Item]) -> Finding:
     missing = [
         option
         for option, known in (
-            ("--model-path DIR", size is not None and stored.bits is not None),
-            (f"{cap_flag(case)} N in the command", cap is not None),
-            (variants, figures or other is not None),
+            (Text("--model-path DIR", "--model-path DIR"), size is not None and stored.bits is not None),
+            (Text(f"{cap_flag(case)} N in the command", f"在命令中写明 {cap_flag(case)} N"), cap is not None),
+            (Text(variants, variants), figures or other is not None),
         )
         if not known
     ]
@@ -140,7 +141,7 @@ def _weight_only(case: Case, stored: Weights, evidence: list[Item]) -> Finding:
                 f"{name}: table says {says}; no roofline{on}",
                 f"{name}：清单表格认为{says_zh}；缺少 roofline{on_zh}",
             ),
-            needs=_before_and_after(case, "; ".join(missing)),
+            needs=_before_and_after(missing),
             strength=Strength.DECLARED,
             evidence=evidence,
             where=stored.where,
@@ -179,7 +180,7 @@ def _weight_only(case: Case, stored: Weights, evidence: list[Item]) -> Finding:
             f"{name} at {grouped(cap)}: table says {says}, roofline {by}",
             f"{name}，并发 {grouped(cap)}：表格认为{says_zh}，roofline 为 {by}",
         ),
-        needs=_before_and_after(case),
+        needs=_before_and_after(),
         strength=Strength.COMPUTED,
         evidence=evidence,
         where=stored.where,
@@ -228,7 +229,7 @@ def _activations_too(case: Case, stored: Weights, evidence: list[Item]) -> Findi
                 f"{name}: no fp8 peak known, may run weight-only",
                 f"{name}：无 fp8 算力数据，可能按仅权重量化运行",
             ),
-            needs=_before_and_after(case),
+            needs=_before_and_after(),
             strength=Strength.DECLARED,
             evidence=[*evidence, item("gpu", case.fact("gpu"))],
             where=stored.where,
@@ -248,9 +249,9 @@ def _multiplies_in_fp8(gpu: Gpu) -> bool:
     return any(variant is not None and variant.fp8_tflops is not None for variant in variants)
 
 
-def _before_and_after(case: Case, missing: str = "") -> Text:
-    lacking = f"{missing}; or " if missing else ""
-    lacking_zh = f"{missing}；或 " if missing else ""
+def _before_and_after(missing: Sequence[Text] = ()) -> Text:
+    lacking = f"{'; '.join(each.en for each in missing)}; or " if missing else ""
+    lacking_zh = f"{'；'.join(each.zh for each in missing)}；或" if missing else ""
     return Text(
         f"{lacking}--measure load --endpoint URL on this model and its 16-bit original, same concurrency",
         f"{lacking_zh}在本模型与 16 位原模型上以相同并发各运行 --measure load --endpoint URL",

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from preop.evidence import Level, Load, Percentiles, Strength
+from preop.evidence import P99_SAMPLES, Level, Load, Percentiles, Strength
 from preop.findings import Finding, Item
 from preop.pitfalls.clip import clip
-from preop.pitfalls.readings import ENGINE_NAMES, batch_cap, cap_flag, whole
+from preop.pitfalls.readings import ENGINE_NAMES, batch_cap, cap_flag, load_run, no_p99, whole_cap
 from preop.pitfalls.say import failed, item, not_applicable, passed, place, threshold_item, unproven
 from preop.pitfalls.types import Case
 from preop.text import Text
@@ -71,7 +71,7 @@ def judge(case: Case) -> Finding:
 
 
 def _not_measured(case: Case) -> Finding:
-    command = f"preop check --endpoint URL --measure load --concurrency {_levels(_cap(case))}"
+    command = load_run(whole_cap(case))
     return unproven(
         Text("latency under concurrency not measured", "没有测过并发下的延迟"),
         needs=Text(command, command),
@@ -94,7 +94,7 @@ def _lacking(case: Case, levels: list[Level], complete: list[Level]) -> tuple[Te
     wanted = int(case.thresholds["P04.levels"])
     if len(complete) >= wanted and complete[0].concurrency == 1:
         return None
-    command = f"preop check --endpoint URL --measure load --concurrency {_levels(_cap(case))}"
+    command = load_run(whole_cap(case))
     valid = [level for level in levels if level.valid]
     if not valid:
         why = next((level.voided_because for level in levels if level.voided_because), None)
@@ -109,7 +109,7 @@ def _lacking(case: Case, levels: list[Level], complete: list[Level]) -> tuple[Te
     if failing is not None:
         return (
             Text(
-                f"{failing.errors} of {failing.requests} requests failed at {failing.concurrency} concurrent",
+                f"{failing.errors} of {failing.requests} requests failed at level {failing.concurrency}",
                 f"{failing.concurrency} 并发时 {failing.requests} 个请求失败 {failing.errors} 个",
             ),
             Text(f"an endpoint that answers at every level: {command}", f"每一档都能应答的端点：{command}"),
@@ -117,13 +117,10 @@ def _lacking(case: Case, levels: list[Level], complete: list[Level]) -> tuple[Te
     blind = next((level for level in valid if not _complete(level)), None)
     if blind is not None:
         return (
+            no_p99(blind),
             Text(
-                f"{blind.requests} requests at {blind.concurrency} concurrent: too few for a p99",
-                f"{blind.concurrency} 并发只有 {blind.requests} 个请求，不足以得出 p99",
-            ),
-            Text(
-                f"more requests at each level: {command} --requests N (N above {blind.requests})",
-                f"每档请求再多一些：{command} --requests N（N 大于 {blind.requests}）",
+                f"{P99_SAMPLES} requests at each level, their tokens stated (usage): {command}",
+                f"每档 {P99_SAMPLES} 个请求，并写明 token 数（usage）：{command}",
             ),
         )
     if complete[0].concurrency != 1:
@@ -141,7 +138,7 @@ def _lacking(case: Case, levels: list[Level], complete: list[Level]) -> tuple[Te
 
 
 def _judge_curve(case: Case, load: Load, complete: list[Level]) -> Finding:
-    cap_fact, cap = case.fact("max_num_seqs"), _cap(case)
+    cap_fact, cap = case.fact("max_num_seqs"), whole_cap(case)
     first, last = complete[0], complete[-1]
     objectives = _objectives(case)
     evidence = [
@@ -200,11 +197,7 @@ def _judge_curve(case: Case, load: Load, complete: list[Level]) -> Finding:
                 f"objectives kept to {reached.concurrency} concurrent; the cap lets {cap} run",
                 f"到 {reached.concurrency} 并发都达标，但上限允许 {cap} 个同时运行",
             ),
-            Text(
-                f"the level of the cap: preop check --endpoint URL --measure load "
-                f"--concurrency {_levels(cap)}",
-                f"测到上限那一档：preop check --endpoint URL --measure load --concurrency {_levels(cap)}",
-            ),
+            Text(f"the level of the cap: {load_run(cap)}", f"测到上限那一档：{load_run(cap)}"),
         )
     tpot = objectives[0]
     return passed(_said(tpot, first, at_cap, Text("within", "满足")), Strength.MEASURED, evidence=evidence)
@@ -226,7 +219,7 @@ def _remedy(case: Case, objectives: list[_Objective], within: list[Level], cap: 
         if any(objective.broken_at(level) for objective in objectives):
             break
         kept = level.concurrency
-    replicas = _replicas(case)
+    replicas = (cap or 1) // (batch_cap(case) or 1)
     if case.deployment.engine not in ENGINE_NAMES or kept < replicas:
         return Text(
             f"promise the p99 measured at {cap} concurrent, or add replicas so that each holds fewer",
@@ -248,26 +241,6 @@ def _objectives(case: Case) -> list[_Objective]:
         )
         for field, name, key in keys
     ]
-
-
-def _replicas(case: Case) -> int:
-    """vLLM and SGLang keep one cap for each data parallel replica."""
-    return whole(case.fact("data_parallel_size")) or 1
-
-
-def _cap(case: Case) -> int | None:
-    """Requests that run at once over all replicas; None where it is not known."""
-    cap = batch_cap(case)
-    return cap * _replicas(case) if cap is not None else None
-
-
-def _levels(cap: int | None) -> str:
-    """Levels worth measuring, up to the cap: `1,4,16,64`."""
-    top = cap or 64
-    levels = {1, top} | {4**power for power in range(1, 7) if 4**power < top}
-    if len(levels) < 3:
-        levels |= {2, 4}
-    return ",".join(str(level) for level in sorted(levels))
 
 
 def _curve(levels: list[Level], load: Load, objectives: list[_Objective]) -> list[Item]:

@@ -115,7 +115,9 @@ def _by_formula(case: Case, served: Served, cap: int | None, evidence: list[Item
             "formula: memory - weights",
         ),
     ]
-    if one > budget.most:
+    # SGLang starts all the same where only the model's own length does not fit, and refuses longer requests.
+    promised = not (served.is_own and case.deployment.engine == "sglang" and budget.most > 0)
+    if one > budget.most and promised:
         if budget.most > 0:
             summary = Text(
                 f"one request of {grouped(length)} needs {gib(one)}, {gib(budget.most)} left",
@@ -227,34 +229,43 @@ def _not_known(
     evidence: list[Item],
 ) -> Finding:
     """Names each input that the formula lacks."""
-    missing, missing_zh, options = [], [], []
+    missing, missing_zh = [], []
+    options: list[Text] = []
     other = without_figures(case)
     if budget is None:
         missing.append(f"memory (unsupported: {other})" if other else "GPU memory")
         missing_zh.append(f"内存（preop 尚不支持 {other}）" if other else "GPU 显存")
         gpu_helps = other is None and not case.fact("gpu").is_known
-        options.append("--gpu NAME (e.g. h100-80gb)" if gpu_helps else "--endpoint URL")
+        options.append(
+            Text("--gpu NAME (e.g. h100-80gb)", "--gpu NAME（如 h100-80gb）") if gpu_helps else _ASK_ENGINE
+        )
     if demand is None:
         missing.append("KV size")
         missing_zh.append("每 token 的 KV 字节数")
-        options.append("--model-path DIR")
+        options.append(Text("--model-path DIR", "--model-path DIR"))
     if served.tokens is None:
         missing.append("length")
         missing_zh.append("部署长度")
-        options.append(f"{length_flag(case)} N in the command")
+        options.append(Text(f"{length_flag(case)} N in the command", f"在命令中写明 {length_flag(case)} N"))
     if cap is None:
         missing.append("batch cap")
         missing_zh.append("并发上限")
-        options.append(f"{cap_flag(case)} N in the command")
-    if "--endpoint URL" not in options:
-        options.append("or --endpoint URL (the running engine says what it holds)")
+        options.append(Text(f"{cap_flag(case)} N in the command", f"在命令中写明 {cap_flag(case)} N"))
+    if _ASK_ENGINE not in options:
+        options.append(Text(f"or {_ASK_ENGINE.en}", f"或 {_ASK_ENGINE.zh}"))
     evidence = [*evidence, item("gpu", case.fact("gpu")), item("accelerator", case.fact("accelerator"))]
     return unproven(
         Text(f"not known: {', '.join(missing)}", f"未知：{'、'.join(missing_zh)}"),
-        needs=Text("; ".join(options), "；".join(options)),
+        needs=Text("; ".join(each.en for each in options), "；".join(each.zh for each in options)),
         evidence=evidence,
         where=place(case.fact("max_model_len"), case.fact("max_num_seqs")),
     )
+
+
+_ASK_ENGINE = Text(
+    "--endpoint URL (the running engine says what it holds)",
+    "--endpoint URL（由运行中的引擎报告它的容量）",
+)
 
 
 def _lengths(case: Case, cap: int | None) -> Text:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from preop.evidence import Live, Strength
 from preop.findings import Finding, Item
-from preop.pitfalls.accelerator import cpu, foreign_sensor, vendor
+from preop.pitfalls.accelerator import NAME_IT, cpu, foreign_sensor, vendor
 from preop.pitfalls.say import item, not_applicable, place, unproven
 from preop.pitfalls.types import Case
 from preop.text import Text
@@ -48,12 +48,7 @@ def judge(case: Case) -> Finding:
     if vendor(case) != "nvidia":
         return unproven(
             Text("accelerator not known, its signals not read", "不知道是哪种加速器，也没有读到它的信号"),
-            needs=Text(
-                "--accelerator nvidia|amd|intel|google|habana|apple|none, and a release of preop that reads "
-                "its sensors (this one reads none)",
-                "--accelerator nvidia|amd|intel|google|habana|apple|none，以及能读取其传感器的 preop 版本"
-                "（本版还不能）",
-            ),
+            needs=NAME_IT,
             evidence=evidence,
         )
     return unproven(

@@ -5,9 +5,9 @@ concurrency curve only. A cap that nobody set is named as such: it was chosen by
 the GPU, not for an objective; but whether it is beyond the bend is still not known, so it is UNPROVEN.
 
 With a curve: levels above the cap only queue and say nothing about it. A level at or below the cap where the
-p99 (or even the p50) exceeds the objective is a FAIL, unless already a single request exceeds it: then the
-objective or the machine is wrong, not the cap. PASS needs every level within the objective and one of them
-at the cap or above. A null p99 proves nothing good.
+p99 (or even the p50) exceeds the objective is a FAIL where a lower level was measured and does not; otherwise
+the objective or the machine may be wrong, not the cap. PASS needs every level within the objective and one
+of them at the cap or above. A null p99 proves nothing good.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from preop.pitfalls.readings import (
     engine_name,
     grouped,
     hides_flags,
-    levels_up_to,
-    whole,
+    load_run,
+    no_p99,
+    whole_cap,
 )
 from preop.pitfalls.say import failed, item, passed, place, threshold_item, unproven
 from preop.pitfalls.types import Case
@@ -45,7 +46,7 @@ def judge(case: Case) -> Finding:
     evidence.append(Item("output tokens", load.output_tokens, "tokens", load.url))
     for level in levels:
         evidence.extend(_measured(level, load.url))
-    cap = _whole_cap(case)
+    cap = whole_cap(case)
     if cap is None:
         return unproven(
             Text("measured, but the cap itself is not known", "已实测，但并发上限本身未知"),
@@ -72,20 +73,28 @@ def _breaks(case: Case, cap: int, within: list[Level], at: Level, why: str, evid
                 f"不可重复：并发 {at.concurrency} 时 {why}，更高并发却达标",
             ),
             needs=Text(
-                "--measure load --endpoint URL again, with more --requests per level, nothing else running",
-                "重新 --measure load --endpoint URL：增加每级的 --requests，且无其他负载",
+                f"{load_run(cap)} again, nothing else running on the engine",
+                f"重新 {load_run(cap)}，且引擎上没有其他负载",
             ),
             strength=Strength.MEASURED,
             evidence=evidence,
             where=where,
         )
-    if at.concurrency == 1:
+    if at is within[0]:
+        alone = at.concurrency == 1
         return unproven(
-            Text(f"one request alone already exceeds the SLO: {why}", f"单请求已超出 SLO：{why}"),
+            Text(f"one request alone already exceeds the SLO: {why}", f"单请求已超出 SLO：{why}")
+            if alone
+            else Text(
+                f"at {at.concurrency} {why}; no lower level measured",
+                f"并发 {at.concurrency} 时 {why}；没有测过更低的并发",
+            ),
             needs=Text(
                 "your own objective ([thresholds.P04] in preop.toml) and --measure load --endpoint URL again",
                 "在 preop.toml 的 [thresholds.P04] 中写明自己的目标，然后重新 --measure load --endpoint URL",
-            ),
+            )
+            if alone
+            else Text(load_run(cap), load_run(cap)),
             strength=Strength.MEASURED,
             evidence=evidence,
             where=where,
@@ -93,16 +102,17 @@ def _breaks(case: Case, cap: int, within: list[Level], at: Level, why: str, evid
     held = [
         level.concurrency for level in within if level.concurrency < at.concurrency and _held(case, level)
     ]
-    flag = cap_flag(case)
-    if held:
+    flag, replicas = cap_flag(case), cap // (batch_cap(case) or cap)
+    best = max(held, default=0) // replicas
+    if best:
         remedy = Text(
-            f"{flag} {max(held)}: the highest measured level within the objective",
-            f"{flag} {max(held)}：已测量且满足目标的最高并发",
+            f"{flag} {best}: the highest measured level within the objective",
+            f"{flag} {best}：已测量且满足目标的最高并发",
         )
     else:
         remedy = Text(
-            f"{flag} below {at.concurrency}; measure lower levels (--concurrency) for one that holds",
-            f"{flag} 设到 {at.concurrency} 以下；再用 --concurrency 测更低并发，找出满足目标的最高值",
+            f"{flag} lower; measure more levels below {at.concurrency} (--concurrency) for one that holds",
+            f"调低 {flag}；再用 --concurrency 在 {at.concurrency} 以下多测几级，找出满足目标的最高值",
         )
     if "preop.toml" not in (
         case.thresholds.source("P04.ttft_p99_ms"),
@@ -136,10 +146,7 @@ def _holds(case: Case, cap: int, levels: list[Level], evidence: list[Item]) -> F
                 f"measured up to {top} only, the cap is {grouped(cap)}",
                 f"只测到并发 {top}，上限为 {grouped(cap)}",
             ),
-            needs=Text(
-                f"--measure load --endpoint URL --concurrency {levels_up_to(cap)}",
-                f"--measure load --endpoint URL --concurrency {levels_up_to(cap)}",
-            ),
+            needs=Text(load_run(cap), load_run(cap)),
             strength=Strength.MEASURED,
             evidence=evidence,
             remedy=Text(f"or {cap_flag(case)} {top}", f"或 {cap_flag(case)} {top}"),
@@ -151,16 +158,18 @@ def _holds(case: Case, cap: int, levels: list[Level], evidence: list[Item]) -> F
                 f"cap {grouped(cap)} not measured itself; {unclear.concurrency} queues",
                 f"未测量上限 {grouped(cap)} 本身；并发 {unclear.concurrency} 已在排队",
             )
-        else:
+        elif unclear.errors:
             summary = Text(
-                f"no p99 at {unclear.concurrency}: too few requests",
-                f"并发 {unclear.concurrency} 的样本不足以得出 p99",
+                f"{unclear.errors} of {unclear.requests} requests failed at level {unclear.concurrency}",
+                f"{unclear.concurrency} 并发时 {unclear.requests} 个请求失败 {unclear.errors} 个",
             )
+        else:
+            summary = no_p99(unclear)
         return unproven(
             summary,
             needs=Text(
-                f"--measure load --endpoint URL with {cap} among --concurrency and more --requests per level",
-                f"--measure load --endpoint URL，--concurrency 中包含 {cap}，并增加每级的 --requests",
+                f"{load_run(cap)}, every request answered, with usage",
+                f"{load_run(cap)}，每个请求都要成功并带 usage",
             ),
             strength=Strength.MEASURED,
             evidence=evidence,
@@ -201,8 +210,8 @@ def _not_measured(case: Case, evidence: list[Item]) -> Finding:
     return unproven(
         summary,
         needs=Text(
-            f"--measure load --endpoint URL --concurrency {levels_up_to(cap)}: p99 at each level",
-            f"--measure load --endpoint URL --concurrency {levels_up_to(cap)}：直到上限的各级 p99",
+            f"{load_run(cap)}: p99 at each level",
+            f"{load_run(cap)}：直到上限的各级 p99",
         ),
         strength=Strength.DECLARED if fact.is_known else None,
         evidence=evidence,
@@ -212,14 +221,6 @@ def _not_measured(case: Case, evidence: list[Item]) -> Finding:
         ),
         where=place(fact),
     )
-
-
-def _whole_cap(case: Case) -> int | None:
-    """The cap as a client sees it. vLLM's is for each data-parallel replica, SGLang's for all of them."""
-    cap, replicas = batch_cap(case), whole(case.fact("data_parallel_size"))
-    if cap is None or case.deployment.engine != "vllm":
-        return cap
-    return cap * (replicas or 1)
 
 
 def _quantities(level: Level) -> tuple[tuple[str, Percentiles], ...]:

@@ -48,14 +48,15 @@ def judge(case: Case) -> Finding:
             ),
             evidence=[Item("engine", engine, source=case.deployment.source), *tolerances],
         )
+    tolerance = ", ".join(f"{name}={case.thresholds[f'P10.{name}']:g}" for name in ("rtol", "atol"))
     return unproven(
         Text("ONNX in use, never held against its model", "用到了 ONNX，但没有和原模型比对"),
         needs=Text(
             "the export and its model on the same inputs, which this release cannot compare; by hand: "
-            "several shapes through both, numpy.testing.assert_allclose(rtol=1e-3, atol=1e-3) for fp32, "
+            f"several shapes through both, numpy.testing.assert_allclose({tolerance}) for fp32, "
             "NaN and Inf in the same places",
             "同一组输入分别跑导出模型和原模型，本版 preop 还不能比对；人工：多种 shape 各跑一遍，"
-            "fp32 用 numpy.testing.assert_allclose(rtol=1e-3, atol=1e-3)，NaN 和 Inf 的位置也要一致",
+            f"fp32 用 numpy.testing.assert_allclose({tolerance})，NaN 和 Inf 的位置也要一致",
         ),
         evidence=[file, *tolerances],
     )

@@ -135,8 +135,8 @@ def judge(case: Case) -> Finding:
             ),
             Strength.DECLARED,
             remedy=Text(
-                f"a version by digest: image: {image.repository}:VERSION@sha256:DIGEST (docker buildx "
-                f"imagetools inspect {image.repository}:VERSION prints it)",
+                f"pin one version by its digest: image: {image.repository}:VERSION@sha256:DIGEST "
+                f"(docker buildx imagetools inspect {image.repository}:VERSION prints it)",
                 f"按版本加 digest 固定：image: {image.repository}:VERSION@sha256:DIGEST（用 docker buildx "
                 f"imagetools inspect {image.repository}:VERSION 查看）",
             ),

@@ -75,7 +75,7 @@ def _not_measured(case: Case) -> Finding:
     return unproven(
         Text("not probed whether the endpoint streams", "没有探测端点是否真流式"),
         needs=Text(_COMMAND, _COMMAND),
-        evidence=[item("stream_interval", case.fact("stream_interval"))],
+        evidence=[item("stream_interval", case.fact("stream_interval")), *_access_log(case)],
     )
 
 
@@ -109,7 +109,13 @@ def _evidence(case: Case, seen: Streaming) -> list[Item]:
     interval = case.fact("stream_interval")
     if interval.is_known:
         items.append(item("stream_interval", interval))
-    return items
+    return [*items, *_access_log(case)]
+
+
+def _access_log(case: Case) -> list[Item]:
+    """What was handed over and is not read yet is shown as that."""
+    path = case.inputs.access_log
+    return [] if path is None else [Item("access log, not read by this release", path, source="--access-log")]
 
 
 _UNBUFFER = Text(
