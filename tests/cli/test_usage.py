@@ -193,7 +193,8 @@ def test_a_defect_of_preop_is_told_and_is_no_verdict(
     assert "hush" not in said.err and len(said.err.splitlines()) == 1
 
 
-def test_a_second_ctrl_c_still_leaves_with_one_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_still_leaves_with_one_sentence(tmp_path: Path, sent: signal.Signals) -> None:
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()
@@ -208,11 +209,13 @@ def test_a_second_ctrl_c_still_leaves_with_one_sentence(tmp_path: Path) -> None:
         silent.settimeout(30)
         silent.accept()[0].close()
         for _ in range(3):
-            process.send_signal(signal.SIGINT)
+            process.send_signal(sent)
             time.sleep(0.02)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out) == (130, "")
     assert "interrupted" in err and "Traceback" not in err
+    (run,) = (tmp_path / ".preop" / "runs").glob("*/run.json")
+    assert json.loads(run.read_text())["status"] == "interrupted"
 
 
 def test_init_writes_settings_that_check_reads(tmp_path: Path) -> None:

@@ -243,3 +243,11 @@ def test_sglang_starts_where_only_the_models_own_length_does_not_fit() -> None:
     llama = model(**LLAMA_70B)
     assert judge(llama, "sglang", max_model_len=default(None), **facts).outcome is Outcome.UNPROVEN
     assert judge(llama, "sglang", max_model_len=user(131_072), **facts).outcome is Outcome.FAIL
+
+
+def test_a_model_cut_down_by_the_command_is_not_judged_by_its_files() -> None:
+    facts: dict[str, Any] = {"max_model_len": user(8192), "max_num_seqs": user(8)}
+    cut = judge(model(**LLAMA_70B), hf_overrides=user({"num_hidden_layers": 2}), **facts)
+    assert cut.outcome is Outcome.UNPROVEN
+    scaled = judge(model(**LLAMA_70B), hf_overrides=user({"max_position_embeddings": 8192}), **facts)
+    assert scaled.outcome is Outcome.FAIL

@@ -62,8 +62,9 @@ def preop() -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run preop and leave with its exit code: 0 GO, 1 NO-GO, 3 HOLD, 2 when the call itself is wrong.
 
-    141 when the reader of the output has gone, 130 on Ctrl-C, 70 on a defect of preop itself.
+    141 when the reader of the output has gone, 130 on Ctrl-C or SIGTERM, 70 on a defect of preop itself.
     """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so in its folder
     # Python has None where the caller closed it (`preop check >&-`): the exit code alone is asked for.
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 open until the process ends
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
@@ -97,7 +98,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _no_more_interrupts() -> None:
     """preop is leaving: a second Ctrl-C would only end it with a traceback."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(message: str, code: int = 2) -> NoReturn:

@@ -243,8 +243,8 @@ def writable(*outputs: Path | None) -> None:
 
 
 def write_output(text: str, output: Path | None) -> None:
-    """To `output`, whole or not at all, or to standard output."""
-    if output is None:
+    """To `output`, whole or not at all; to standard output where it is None or `-`."""
+    if output is None or str(output) == "-":
         click.echo(text, nl=not text.endswith("\n"))
         return
     text = text if text.endswith("\n") else text + "\n"

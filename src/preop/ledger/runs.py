@@ -8,10 +8,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -87,13 +85,12 @@ class Run:
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
         content = msgspec.json.format(msgspec.json.encode(document), indent=2)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=".tmp")
+        temporary = target.with_name(f".{target.name}.tmp")  # the folder is this run's alone
         try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(content + b"\n")
-            Path(temporary).replace(target)
+            temporary.write_bytes(content + b"\n")
+            temporary.replace(target)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 

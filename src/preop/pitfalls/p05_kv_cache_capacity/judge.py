@@ -23,6 +23,16 @@ from preop.text import Text
 
 __all__ = ["judge"]
 
+_KEEPS_SIZE = {
+    "architectures",
+    "max_position_embeddings",
+    "model_type",
+    "rope_parameters",
+    "rope_scaling",
+    "rope_theta",
+}
+"""Keys of hf_overrides that change neither weights nor KV cache."""
+
 
 def judge(case: Case) -> Finding:
     """FAIL where one request cannot fit, PASS where all of them always do, N/A for what generates nothing."""
@@ -33,7 +43,8 @@ def judge(case: Case) -> Finding:
             Strength.DECLARED,
             evidence=[Item("architecture", model.architecture, None, str(model.origin))],
         )
-    served = served_of(case, native_of(case), overrides_of(case))
+    overrides = overrides_of(case)
+    served = served_of(case, native_of(case), overrides)
     cap = batch_cap(case)
     evidence = [
         item("max_model_len", served.fact)
@@ -48,7 +59,22 @@ def judge(case: Case) -> Finding:
     capacity = whole(case.fact("kv_cache_tokens"))
     if capacity is not None and served.tokens is not None:
         return _by_the_engine(case, served.tokens, cap, capacity, evidence)
+    if overrides is None or not overrides.keys() <= _KEEPS_SIZE:
+        return _reshaped(case, evidence)
     return _by_formula(case, served, cap, evidence)
+
+
+def _reshaped(case: Case, evidence: list[Item]) -> Finding:
+    """The command may serve other shapes than the model's files say: {"num_hidden_layers": 2} in a trial."""
+    overrides = case.fact("hf_overrides")
+    return unproven(
+        Text("hf_overrides may change the model's size", "hf_overrides 可能改变了模型的大小"),
+        needs=Text(
+            "--endpoint URL (the engine says what it holds)", "--endpoint URL：由运行中的引擎报告容量"
+        ),
+        evidence=[*evidence, item("hf_overrides", overrides)],
+        where=place(overrides),
+    )
 
 
 def _by_the_engine(case: Case, length: int, cap: int | None, capacity: int, evidence: list[Item]) -> Finding:
