@@ -32,6 +32,7 @@ from preop.pitfalls.contradiction import apply as apply_contradictions
 from preop.pitfalls.types import Case, Pitfall
 from preop.report.types import About, Report
 from preop.secrets import mask_text
+from preop.signals import ignore_interrupts
 from preop.text import Text
 from preop.thresholds import Thresholds
 
@@ -99,6 +100,8 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         for record in _measure(jobs, watcher):
             keep(record)
     except (KeyboardInterrupt, PreopError) as end:
+        if isinstance(end, KeyboardInterrupt):
+            ignore_interrupts()
         if run is not None:
             with contextlib.suppress(OSError):  # what had finished is there all the same
                 run.interrupt()

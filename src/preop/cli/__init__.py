@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 
 from preop import __version__
 from preop.errors import InputError, PreopError
+from preop.signals import ignore_interrupts, interrupt_on_termination
 
 __all__ = ["main"]
 
@@ -64,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     141 when the reader of the output has gone, 130 on Ctrl-C or SIGTERM, 70 on a defect of preop itself.
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is stopped says so in its folder
+    interrupt_on_termination()
     # Python has None where the caller closed it (`preop check >&-`): the exit code alone is asked for.
     sys.stdout = sys.stdout or Path(os.devnull).open("w")  # noqa: SIM115 open until the process ends
     sys.stderr = sys.stderr or Path(os.devnull).open("w")  # noqa: SIM115
@@ -73,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = preop.main(own, prog_name="preop", standalone_mode=False, obj=served)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        _no_more_interrupts()
+        ignore_interrupts()
         _stop("interrupted", 130)
     except click.NoSuchOption as error:
         _stop(_missing_separator(own) or error.format_message())
@@ -92,14 +92,8 @@ def main(arguments: list[str] | None = None) -> None:
     except Exception as crash:  # noqa: BLE001 Python would leave with 1, which scripts read as NO-GO
         _stop(f"a defect of preop, please report it: {_told(crash)}", 70)
     if code == 130:
-        _no_more_interrupts()
+        ignore_interrupts()
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _no_more_interrupts() -> None:
-    """preop is leaving: a second Ctrl-C would only end it with a traceback."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
 
 
 def _stop(message: str, code: int = 2) -> NoReturn:
