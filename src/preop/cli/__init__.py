@@ -72,6 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
     own, served = _split(words)
     try:
         code = preop.main(own, prog_name="preop", standalone_mode=False, obj=served)
+        sys.stdout.flush()  # here, where a full disk can still be told
     except (click.exceptions.Abort, KeyboardInterrupt):
         ignore_interrupts()
         _stop("interrupted", 130)
@@ -85,15 +86,22 @@ def main(arguments: list[str] | None = None) -> None:
         _stop(str(error))
     except BrokenPipeError:
         # The reader of our output has gone (`preop check | head`): nothing more to say to it.
-        sys.stderr.close()
+        _abandon_output()
         sys.exit(141)
     except OSError as error:
+        _abandon_output()
         _stop(f"{error.filename or 'standard output'}: {error.strerror or error}")
     except Exception as crash:  # noqa: BLE001 Python would leave with 1, which scripts read as NO-GO
         _stop(f"a defect of preop, please report it: {_told(crash)}", 70)
     if code == 130:
         ignore_interrupts()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _abandon_output() -> None:
+    """What could not be written is dropped; Python would try again on its way out and leave with 120."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stop(message: str, code: int = 2) -> NoReturn:
