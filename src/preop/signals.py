@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from types import FrameType
 
 __all__ = ["ignore_interrupts", "interrupt_on_termination"]
 
@@ -11,10 +12,17 @@ __all__ = ["ignore_interrupts", "interrupt_on_termination"]
 def interrupt_on_termination() -> None:
     """SIGTERM stops a run as Ctrl-C does, so that its folder says so.
 
-    It is passed on as SIGINT, which an event loop handles in order where one is running.
+    It is passed on as SIGINT, which an event loop handles in order where one is running. Where SIGINT is
+    ignored (a background job of a script) SIGTERM still counts.
     """
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+    signal.raise_signal(signal.SIGINT)
 
 
 def ignore_interrupts() -> None:

@@ -205,6 +205,7 @@ def test_a_second_ctrl_c_still_leaves_with_one_sentence(tmp_path: Path, sent: si
             stderr=subprocess.PIPE,
             text=True,
             cwd=tmp_path,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored in a background job
         )
         silent.settimeout(30)
         silent.accept()[0].close()
@@ -216,6 +217,25 @@ def test_a_second_ctrl_c_still_leaves_with_one_sentence(tmp_path: Path, sent: si
     assert "interrupted" in err and "Traceback" not in err
     (run,) = (tmp_path / ".preop" / "runs").glob("*/run.json")
     assert json.loads(run.read_text())["status"] == "interrupted"
+
+
+def test_a_background_job_that_ignores_ctrl_c_is_still_ended_by_sigterm(tmp_path: Path) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "preop", "check", "--timeout", "30", "--endpoint", url],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=tmp_path,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        )
+        silent.settimeout(30)
+        kept, _ = silent.accept()
+        with kept:
+            process.terminate()
+            assert process.wait(timeout=20) == 130
 
 
 def test_init_writes_settings_that_check_reads(tmp_path: Path) -> None:
