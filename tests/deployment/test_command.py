@@ -40,6 +40,13 @@ SERVE = ("vllm", "serve", "some/model", "--max-model-len", "4096")
         "uv run",
         "uvx --from vllm==0.9.1",
         "conda run -n serving --no-capture-output",
+        "poetry -C /srv run",
+        "uv --directory /srv run",
+        "srun -N 1 --gres=gpu:2",
+        "mpirun -np 1 -x NCCL_DEBUG",
+        "nsys profile -o report --trace cuda",
+        "opentelemetry-instrument --service_name llm",
+        "ddtrace-run",
         "docker run --rm -it --gpus all -p 8000:8000 -v /a:/b --ipc=host -e X=1 --name n some/image:tag",
         "sudo podman run -d --device nvidia.com/gpu=all img",
         "nerdctl run --network host --shm-size 1g --ulimit memlock=-1 img",
@@ -99,7 +106,13 @@ def test_a_dash_c_text_sees_the_environment_of_its_container() -> None:
         ("--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=1,2", "nvidia", 2, ["1", "2"]),
         ("--runtime nvidia", "nvidia", None, None),
         ("--runtime habana -e HABANA_VISIBLE_DEVICES=all", "habana", None, ["all"]),
-        ("--device /dev/kfd --device /dev/dri", "amd", None, None),
+        ("--device /dev/kfd --device /dev/dri", "amd", None, ["all"]),
+        ("--device /dev/kfd --device /dev/dri/renderD129", "amd", None, None),
+        ("--device /dev/kfd --device /dev/dri -e HIP_VISIBLE_DEVICES=2,3", "amd", 2, ["2", "3"]),
+        ("--device=/dev/kfd --device=/dev/dri -e CUDA_VISIBLE_DEVICES=1", "amd", 1, ["1"]),
+        ("--device /dev/kfd --device /dev/dri/renderD129 -e HIP_VISIBLE_DEVICES=0", "amd", 1, None),
+        ("-e ROCR_VISIBLE_DEVICES=4,5 -e HIP_VISIBLE_DEVICES=1", "amd", 1, ["5"]),
+        ("--gpus all -e HIP_VISIBLE_DEVICES=", "nvidia", None, ["all"]),
         ("--device nvidia.com/gpu=0 --device nvidia.com/gpu=1", "nvidia", 2, ["0", "1"]),
         ("--gpus device=2,3 -e CUDA_VISIBLE_DEVICES=1", "nvidia", 1, ["3"]),
         ("-e CUDA_VISIBLE_DEVICES=0", "nvidia", 1, ["0"]),
@@ -146,6 +159,43 @@ def test_a_cpu_image_is_not_overruled_by_a_gpu_request() -> None:
     deployment = read_command("docker run --gpus all vllm/vllm-openai-cpu:latest --model m")
     assert deployment.fact("accelerator").value == "none"
     assert deployment.fact("gpu_ids").value is None
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "docker run --gpus all team/vllm-cpu-offload:1 vllm serve m",
+        "docker run --gpus all -e VLLM_CPU_KVCACHE_SPACE=4 vllm/vllm-openai:v0.32.0 m",
+    ],
+)
+def test_a_sign_of_the_cpu_is_not_believed_where_a_gpu_is_asked_for(command: str) -> None:
+    deployment = read_command(command)
+    assert not deployment.fact("accelerator").is_known
+    assert deployment.fact("gpu_ids").value == ["all"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--model org/m --port 8000",
+        "org/m --max-model-len 4096",
+        "--model=org/m",
+    ],
+)
+@pytest.mark.parametrize(
+    "image", ["registry.corp:5000/team/vllm-openai:v0.9.0", "registry.corp:5000/team/vllm-openai"]
+)
+def test_a_private_registrys_copy_is_read_and_its_version_stays_open(image: str, words: str) -> None:
+    deployment = read_command(f"docker run --gpus all {image} {words}")
+    assert deployment.engine == "vllm" and deployment.fact("model").value == "org/m"
+    assert not deployment.fact("engine_version").is_known
+    assert not deployment.fact("kv_cache_dtype").is_known
+    assert "entrypoint may pass flags" in said(deployment)
+
+
+def test_another_program_in_a_private_copy_is_no_model() -> None:
+    with pytest.raises(InputError, match="starts no engine"):
+        read_command("docker run registry.corp:5000/team/vllm-openai:v0.9.0 nvidia-smi")
 
 
 @pytest.mark.parametrize(

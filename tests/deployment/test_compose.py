@@ -240,7 +240,13 @@ DEVICES = "deploy: {resources: {reservations: {devices: [%s]}}}"
         ("environment: [NVIDIA_VISIBLE_DEVICES=2]", "nvidia", 1, ["2"]),
         ("environment: [NVIDIA_VISIBLE_DEVICES=void]", None, None, None),
         ("environment: ['CUDA_VISIBLE_DEVICES=\"1\"']", "nvidia", 1, ["1"]),
-        ("devices: ['/dev/kfd:/dev/kfd', /dev/dri]", "amd", None, None),
+        ("devices: ['/dev/kfd:/dev/kfd', /dev/dri]", "amd", None, ["all"]),
+        (
+            "devices: [/dev/kfd, /dev/dri]\n    environment: {ROCR_VISIBLE_DEVICES: 1}",
+            "amd",
+            1,
+            ["1"],
+        ),
         ("devices: ['nvidia.com/gpu=all']", "nvidia", None, ["all"]),
         ("devices: [{source: /dev/kfd, target: /dev/kfd}]", "amd", None, None),
         (
@@ -319,6 +325,30 @@ def test_a_built_image_leaves_the_version_open(tmp_path: Path) -> None:
     assert not deployment.fact("image").is_known
     assert not deployment.fact("engine_version").is_known
     assert "inside the container" in said(deployment)
+
+
+def test_the_tag_of_an_image_that_is_built_here_is_no_version(tmp_path: Path) -> None:
+    (deployment,) = read_compose(
+        tmp_path, "services: {a: {build: ., image: 'vllm/vllm-openai:v0.32.0', command: --model m --seed 1}}"
+    )
+    assert deployment.engine == "vllm" and deployment.fact("model").value == "m"
+    assert not deployment.fact("engine_version").is_known
+    assert not deployment.fact("max_num_seqs").is_known
+    assert "is built here" in (deployment.fact("image").note or "")
+
+
+def test_a_private_copy_under_a_hidden_registry_is_read(tmp_path: Path) -> None:
+    (deployment,) = read_compose(
+        tmp_path, "services: {a: {image: '${REGISTRY}/vllm-openai:v0.9.0', command: --model org/m}}"
+    )
+    assert deployment.engine == "vllm" and not deployment.fact("engine_version").is_known
+
+
+def test_a_service_that_may_be_an_engine_is_not_passed_over_in_silence(tmp_path: Path) -> None:
+    (deployment,) = read_compose(
+        tmp_path, f"{ONE}    command: --model m\n  b: {{image: 'team/sglang:1', command: --model-path m}}\n"
+    )
+    assert "service b is not judged" in said(deployment)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from preop.engines import entrypoint_of_image, version_of_image
+from preop.engines.images import command_of_image, version_of_image
 
 
 @pytest.mark.parametrize(
@@ -46,17 +46,17 @@ def test_a_tag_is_a_version_only_where_its_makers_say_so(image: str, version: st
 
 
 @pytest.mark.parametrize(
-    ("image", "engine"),
+    ("image", "program"),
     [
         ("vllm/vllm-openai:latest", "vllm"),
         ("docker.io/vllm/vllm-openai:v0.9.0", "vllm"),
-        ("ghcr.io/ggml-org/llama.cpp:server-cuda", "llama.cpp"),
+        ("ghcr.io/ggml-org/llama.cpp:server-cuda", "llama-server"),
         ("ghcr.io/ggml-org/llama.cpp:light", None),
-        ("ghcr.io/huggingface/text-generation-inference:3.3.4", "tgi"),
+        ("ghcr.io/huggingface/text-generation-inference:3.3.4", "text-generation-launcher"),
         ("lmsysorg/sglang:latest", None),
         ("nginx:1.27", None),
         ("example.com/vllm-openai:1", None),
     ],
 )
-def test_the_engine_that_an_image_starts_by_itself(image: str, engine: str | None) -> None:
-    assert entrypoint_of_image(image) == engine
+def test_the_program_that_an_image_starts_by_itself(image: str, program: str | None) -> None:
+    assert next(iter(command_of_image(image)), None) == program

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from preop.errors import InputError
-from preop.models.catalog import catalog_ids, find_in_catalog
+from preop.models.catalog import find_in_catalog
 from preop.models.find import find_model
 from preop.models.types import Rope
 
@@ -73,8 +74,10 @@ def test_parameters_counted_from_the_config_are_the_published_ones(name: str, pa
 
 
 def test_the_catalog() -> None:
-    assert len(catalog_ids()) >= 60
-    for name in catalog_ids():
+    text = (files("preop.models") / "data/catalog.json").read_text(encoding="utf-8")
+    names = list(json.loads(text)["models"])
+    assert len(names) >= 60
+    for name in names:
         model = find_in_catalog(name)
         assert model is not None and model.name == name
         assert model.origin.kind == "catalog" and name in model.origin.where
@@ -110,6 +113,44 @@ def test_a_partial_entry_does_not_claim_what_it_does_not_say() -> None:
     assert model is not None
     assert (model.native_context, model.weight_bytes) == (32768, 5_570_829_760)
     assert model.rope is None and model.attention_heads is None and model.is_mixture is False
+
+
+@pytest.mark.parametrize(
+    ("quantized", "inner", "heads", "tied", "more"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", 18944, 28, False, 0.0),
+        # GPTQ stores, besides, the group of each input channel: 4 bytes
+        ("Qwen/Qwen2.5-Coder-1.5B-Instruct-GPTQ-Int4", 8960, 12, True, 4.0),
+    ],
+)
+def test_an_entry_quoted_in_part_holds_together(
+    quantized: str, inner: int, heads: int, tied: bool, more: float
+) -> None:
+    """The bytes of the weight files are those that its geometry, 4 bits and groups of 128 give: each weight
+    half a byte, each group an fp16 scale and a 4-bit zero, embeddings and norms in fp16."""
+    model = find_model(quantized)
+    assert model is not None and model.layers is not None and model.hidden_size is not None
+    (group,) = model.layers
+    hidden, keys, vocabulary = model.hidden_size, group.kv_heads * group.key_dim, 151936 if tied else 152064
+    assert heads * group.key_dim == hidden
+    weights = group.count * (2 * hidden * hidden + 2 * hidden * keys + 3 * hidden * inner)
+    inputs = group.count * (6 * hidden + inner)
+    biases = group.count * (hidden + 2 * keys)
+    norms = (2 * group.count + 1) * hidden
+    halves = vocabulary * hidden * (1 if tied else 2) + biases + norms
+    expected = weights * (0.5 + 2.5 / 128) + 2 * halves + more * inputs
+    assert model.weight_bytes == pytest.approx(expected, rel=2e-4)
+
+
+def test_the_awq_model_has_the_geometry_of_its_base() -> None:
+    base, awq = find_model("Qwen/Qwen2.5-7B-Instruct"), find_model("Qwen/Qwen2.5-7B-Instruct-AWQ")
+    assert base is not None and awq is not None and base.parameters is not None
+    assert (awq.layers, awq.hidden_size, awq.native_context) == (
+        base.layers,
+        base.hidden_size,
+        base.native_context,
+    )
+    assert awq.parameters == pytest.approx(base.parameters, rel=1e-3)  # its card rounds
 
 
 def test_a_quantized_name_is_not_taken_for_its_base() -> None:

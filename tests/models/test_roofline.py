@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from preop.facts import Origin
 from preop.models.catalog import find_in_catalog
 from preop.models.gpus import Gpu, find_gpu
-from preop.models.roofline import decode_step_s, memory_bound_batch, weight_only_gain
+from preop.models.roofline import decode_step_s, weight_only_gain
 from preop.models.types import LayerGroup, Model
 
 # The card of the public Marlin table (vLLM pull request 2497): saturates 141 TFLOP/s and 1.16 TB/s.
@@ -43,8 +43,12 @@ def test_nothing_is_gained_where_marlin_gains_nothing(batch: int) -> None:
 def test_where_compute_takes_over(id: str, bits16: int, bits8: int, bits4: int) -> None:
     gpu = find_gpu(id)
     assert gpu is not None
-    for bits, expected in ((16, bits16), (8, bits8), (4, bits4)):
-        assert memory_bound_batch(gpu, bits) == pytest.approx(expected, abs=0.6)
+    for bits, batch in ((16, bits16), (8, bits8), (4, bits4)):
+        alone, below, above = (
+            decode_step_s(MATRICES, gpu, bits=bits, batch=each, context=0)
+            for each in (1, batch - 1, batch + 1)
+        )
+        assert alone is not None and below == alone and above is not None and above > alone
 
 
 def test_a_long_context_eats_the_gain() -> None:

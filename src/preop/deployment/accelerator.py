@@ -47,7 +47,7 @@ def accelerator_facts(
     facts: dict[str, Fact] = {}
     if gpu is not None:
         facts["gpu"] = known(gpu.name, "user", Origin("option", "--gpu"))
-    visible = gpus.from_environment(launch.environment)
+    visible = gpus.from_environment(launch.environment, launch.gpus.vendor if launch.gpus else None)
     accelerator = facts["accelerator"] = _accelerator(launch, engine, parsed, found, options, gpu, visible)
     if options.gpu_count is not None:
         facts["gpu_count"] = known(options.gpu_count, "user", Origin("option", "--gpu-count"), unit="GPUs")
@@ -56,7 +56,7 @@ def accelerator_facts(
             "gpu_count", known(0, accelerator.set_by, accelerator.origin or _NOWHERE, unit="GPUs")
         )
         return facts
-    request = _narrowed(launch.gpus, visible)
+    request = gpus.narrowed(launch.gpus, visible)
     if request is None:
         return facts
     origin = request.origin or _NOWHERE
@@ -86,11 +86,7 @@ def _accelerator(
 ) -> Fact:
     if options.accelerator is not None:
         return known(options.accelerator, "user", Origin("option", "--accelerator"))
-    stated = _of_command(engine, parsed, found, launch.words)
-    if stated is None and (space := launch.environment.get("VLLM_CPU_KVCACHE_SPACE")) is not None:
-        stated = known("none", "user", space.origin, note="VLLM_CPU_KVCACHE_SPACE is of vLLM's CPU build")
-    if stated is None and launch.image is not None:
-        stated = of_image(launch.image)
+    stated = _of_command(engine, parsed, found, launch.words) or _by_sign(launch)
     if stated is not None:
         return stated
     if visible is not None and visible.vendor == "none":
@@ -126,6 +122,23 @@ def _of_command(
     return known(accelerator, "user", origin) if accelerator else None
 
 
+def _by_sign(launch: Launch) -> Fact | None:
+    """What the image's name or a variable of the CPU build says. A sign of the CPU is not believed where GPUs
+    are asked for too, unless it is the name of the makers' own image."""
+    from preop.engines.images import engine_of_image
+
+    image = launch.image
+    sign = of_image(image) if image is not None else None
+    is_sure = sign is not None and image is not None and engine_of_image(image.text or "") is not None
+    space = launch.environment.get("VLLM_CPU_KVCACHE_SPACE")
+    if sign is None and space is not None:
+        sign = known("none", "user", space.origin, note="VLLM_CPU_KVCACHE_SPACE is of vLLM's CPU build")
+    asks = launch.gpus is not None and launch.gpus.vendor not in ("none", "unknown")
+    if sign is not None and sign.value == "none" and asks and not is_sure:
+        return unknown(f"{sign.source} speaks of a CPU build, and a GPU is asked for", origin=sign.origin)
+    return sign
+
+
 def of_image(image: Word) -> Fact | None:
     """What the last part of an image's name and its tag say it was built for; None where they say nothing,
     or more than one thing."""
@@ -143,28 +156,3 @@ def of_image(image: Word) -> Fact | None:
     if len(builds) != 1:
         return None
     return known(builds.pop(), "user", image.origin, note="by the image's name")
-
-
-def _narrowed(request: GpuRequest | None, visible: GpuRequest | None) -> GpuRequest | None:
-    """The GPUs asked of the platform, narrowed by CUDA_VISIBLE_DEVICES.
-
-    Inside a container GPUs are counted anew from 0, so a visible index is a place in the list asked for.
-    """
-    if request is None or visible is None or visible.vendor != request.vendor:
-        return request if request is not None else visible
-    if visible.ids is None:
-        return visible
-    if request.ids == gpus.ALL:
-        return visible
-    if visible.ids == gpus.ALL:
-        return visible if request.ids is None else request
-    if request.ids is None:
-        return GpuRequest(request.vendor, len(visible.ids), None, visible.origin)
-    if not all(index.isdigit() for index in visible.ids):
-        return visible
-    places = [int(index) for index in visible.ids]
-    if any(place >= len(request.ids) for place in places):
-        return request
-    return GpuRequest(
-        request.vendor, len(places), tuple(request.ids[place] for place in places), visible.origin
-    )

@@ -19,7 +19,7 @@ from preop.errors import InputError
 from preop.facts import Origin, Word
 from preop.secrets import mask_text
 
-__all__ = ["Found", "from_argv", "launches", "read_text_commands", "unwrap"]
+__all__ = ["Found", "from_argv", "launches", "read_text_commands", "starts_engine", "unwrap"]
 
 MAX_WRAPPERS = 16
 
@@ -36,6 +36,8 @@ class Found:
     tokens: tuple[Token, ...]
     environment: Mapping[str, Word] = field(default_factory=dict)
     image: Token | None = None
+    is_built: bool = False
+    """The image is built here: its name states neither a version nor what it starts."""
     own_entrypoint: bool = False
     """The image's entrypoint is replaced, so the image says nothing of the command."""
     gpus: GpuRequest | None = None
@@ -71,11 +73,13 @@ class Found:
             if self.image is None or self.is_inner:
                 return None
             entry = command_of_image(_repository(self.image))
+            is_release = bool(entry) and not self.is_built
             if not entry and not self.own_entrypoint:
                 entry = command_by_name(_repository(self.image), words)
-                hidden += ["the image's own entrypoint may pass flags that cannot be seen"] if entry else []
             if not entry:
                 return None
+            if not is_release:
+                hidden.append("the image's own entrypoint may pass flags that cannot be seen")
             if self.own_entrypoint or (words and _is_script(words[0])):
                 what = words[0].text if words and words[0].text is not None else "its entrypoint"
                 hidden.append(f"{what} is not read: the flags that it passes on cannot be seen")
@@ -83,17 +87,25 @@ class Found:
             else:
                 words = _numbered(self.tokens, len(entry))
             words = [Word(text, self.image.origin) for text in entry] + words
-        image = Word(self.image.visible, self.image.origin, self.image.note) if self.image else None
         return Launch(
             name=self.name or name,
             source=source,
             words=tuple(words),
             environment=dict(self.environment),
-            image=image,
+            image=self._image_word(),
             gpus=self.gpus,
             hidden=tuple(dict.fromkeys(hidden)),
             mounts=self._mounts_here(),
         )
+
+    def _image_word(self) -> Word | None:
+        image = self.image
+        if image is None:
+            return None
+        if self.is_built and image.visible is not None:
+            why = f"the image {mask_text(image.text)} is built here, and its tag states no version"
+            return Word(None, image.origin, why)
+        return Word(image.visible, image.origin, image.note)
 
     def _mounts_here(self) -> dict[str, str]:
         folder = self.folder
@@ -253,6 +265,13 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
     return [found]
 
 
+def starts_engine(tokens: Sequence[Token]) -> bool:
+    """Whether the words start an engine, wrappers taken off. Raises `InputError` as `unwrap` does."""
+    from preop.engines import identify
+
+    return any(identify(_numbered(each.tokens, 0)) for each in unwrap(Found(tuple(tokens))))
+
+
 def _from_shell(source: Source, outer: Found, depth: int, arguments: Sequence[Token] = ()) -> list[Found]:
     found = []
     unseen = outer.hidden[0] if outer.hidden else None
@@ -277,14 +296,12 @@ def _from_shell(source: Source, outer: Found, depth: int, arguments: Sequence[To
 
 def _behind_script(found: Found) -> Found | None:
     """The engine's command that a script is handed: `bash /entrypoint.sh vllm serve ...`."""
-    from preop.engines import identify
-
     at = 0
     if PurePosixPath(found.tokens[0].visible or "").name in _SHELLS:
         at = next((i for i, token in enumerate(found.tokens) if i and not token.head.startswith("-")), 0)
     script, rest = found.tokens[at], found.tokens[at + 1 :]
     name = PurePosixPath(script.visible or "").name
-    if not (name.endswith(".sh") or "entrypoint" in name) or not rest or identify(_numbered(rest, 0)) is None:
+    if not (name.endswith(".sh") or "entrypoint" in name) or not starts_engine(rest):
         return None
     why = f"{script.text} is not read: it may change the command that it is given"
     return replace(found, tokens=rest, hidden=(*found.hidden, why))
@@ -380,8 +397,10 @@ def _container(found: Found) -> Found | None:
 
 
 def _repository(image: Token) -> str:
-    """The image as far as it can be seen."""
-    return image.head.rstrip(":@") if image.holes else image.text
+    """The image up to what cannot be seen of its last part: `${REGISTRY}/vllm-openai` is still a name."""
+    slash = image.text.rfind("/")
+    unseen = [at for at in image.holes if at > slash]
+    return image.text[: min(unseen)].rstrip(":@") if unseen else image.text
 
 
 def _is_script(word: Word) -> bool:

@@ -164,6 +164,7 @@ class _Reader:
             tokens=(*(entrypoint or ()), *(command or ())),
             environment=environment,
             image=self._image(service),
+            is_built=service.get("build") is not None,
             own_entrypoint=entrypoint is not None,
             gpus=self._gpus(service, environment),
             name=service.name,
@@ -279,11 +280,14 @@ class _Reader:
                 asked.append(gpus.from_gpus_flag(interpolate(node, self._variables)))
             else:
                 asked += [self._reservation(item, is_gpu=True) for item in _items(node)]
-        for node in service.all("devices"):
-            for item in _items(node):
-                source = item.get("source") if isinstance(item, Map) else item
-                if isinstance(source, Scalar):
-                    asked.append(gpus.from_device(interpolate(source, self._variables)))
+        sources = [
+            item.get("source") if isinstance(item, Map) else item
+            for node in service.all("devices")
+            for item in _items(node)
+        ]
+        asked += gpus.from_devices(
+            interpolate(source, self._variables) for source in sources if isinstance(source, Scalar)
+        )
         runtime = service.get("runtime")
         if isinstance(runtime, Scalar):
             asked.append(gpus.from_runtime(interpolate(runtime, self._variables), environment))
@@ -306,7 +310,7 @@ class _Reader:
         if ids is not None:
             tokens = [interpolate(_scalar(item, "a device id"), self._variables) for item in _items(ids)]
             if driver == "cdi":
-                return gpus.pick([gpus.from_device(token) for token in tokens])
+                return gpus.pick(gpus.from_devices(tokens))
             if any(token.holes for token in tokens):
                 return GpuRequest(vendor, None, None, ids.origin)
             return gpus.named(vendor, (token.text for token in tokens), ids.origin)

@@ -52,6 +52,7 @@ class ContainerRun:
         self.hidden: list[str] = []
         self.mounts: dict[str, str] = {}
         self._gpus: list[GpuRequest | None] = []
+        self._devices: list[Token] = []
         self._runtimes: list[Token] = []
         at = _subcommand(tokens)
         self.is_run = at is not None
@@ -77,7 +78,8 @@ class ContainerRun:
     def gpus(self) -> GpuRequest | None:
         """The accelerators asked for."""
         runtimes = (gpus.from_runtime(value, self.environment) for value in self._runtimes)
-        return gpus.pick([*self._gpus, *runtimes]) or gpus.from_nvidia_variable(self.environment)
+        devices = gpus.from_devices(self._devices)
+        return gpus.pick([*self._gpus, *devices, *runtimes]) or gpus.from_nvidia_variable(self.environment)
 
     def _read_options(self, tokens: Sequence[Token], i: int) -> int:
         """Take in the options from `i` on; the index of the image."""
@@ -85,7 +87,7 @@ class ContainerRun:
             token = tokens[i]
             text = token.head
             if not text and token.holes:
-                if _starts_engine(tokens[i + 1 :]):
+                if _is_command(tokens[i + 1 :]):
                     break  # `docker run $IMAGE vllm serve ...`
                 self.hidden.append(f"options of `docker run` may be hidden: {token.note}")
                 i += 1
@@ -132,7 +134,7 @@ class ContainerRun:
         elif name == "gpus":
             self._gpus.append(gpus.from_gpus_flag(value))
         elif name == "device":
-            self._gpus.append(gpus.from_device(value))
+            self._devices.append(value)
         elif name == "runtime":
             self._runtimes.append(value)
         elif name == "entrypoint":
@@ -150,11 +152,11 @@ class ContainerRun:
                 self.mounts[inside] = here
 
 
-def _starts_engine(tokens: Sequence[Token]) -> bool:
-    from preop.engines import identify
+def _is_command(tokens: Sequence[Token]) -> bool:
+    from preop.deployment.command import starts_engine
 
     try:
-        return identify([word for token in tokens for word in token.words()]) is not None
+        return starts_engine(tokens)
     except InputError:
         return True
 

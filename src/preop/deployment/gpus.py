@@ -14,11 +14,12 @@ from preop.facts import Origin, Word
 __all__ = [
     "ALL",
     "counted",
-    "from_device",
+    "from_devices",
     "from_environment",
     "from_gpus_flag",
     "from_nvidia_variable",
     "from_runtime",
+    "narrowed",
     "pick",
     "vendor_of",
 ]
@@ -30,14 +31,13 @@ ALL = ("all",)
 
 _CDI = re.compile(r"(nvidia|amd|intel)\.com/[\w.-]+=(.+)\Z")
 _NVIDIA_DEVICE = re.compile(r"/dev/nvidia(\d+)\Z")
-_VISIBLE: tuple[tuple[str, Vendor], ...] = (
-    ("CUDA_VISIBLE_DEVICES", "nvidia"),
-    ("HIP_VISIBLE_DEVICES", "amd"),
-    ("ROCR_VISIBLE_DEVICES", "amd"),
-    ("HABANA_VISIBLE_DEVICES", "habana"),
-    ("ZE_AFFINITY_MASK", "intel"),
-    ("ONEAPI_DEVICE_SELECTOR", "intel"),
-)
+_VISIBLE: dict[Vendor, tuple[str, ...]] = {
+    "nvidia": ("CUDA_VISIBLE_DEVICES",),
+    "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"),
+    "habana": ("HABANA_VISIBLE_DEVICES",),
+    "intel": ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"),
+}
+"""By vendor the variables that hide GPUs; each counts anew what the one before it leaves."""
 
 
 def vendor_of(driver: str) -> Vendor:
@@ -93,18 +93,20 @@ def from_gpus_flag(value: Token) -> GpuRequest:
     return request or GpuRequest(vendor, None, None, value.origin)
 
 
-def from_device(value: Token) -> GpuRequest | None:
-    """One device handed into a container: /dev/kfd (AMD), /dev/nvidia0, a CDI name; None for others."""
-    text = value.head.split(":")[0] if value.head.startswith("/") else value.head
-    cdi = _CDI.match(text)
-    if cdi:
-        return named(vendor_of(cdi[1]), [cdi[2]], value.origin)
-    gpu = _NVIDIA_DEVICE.match(text)
-    if gpu:
-        return named("nvidia", [gpu[1]], value.origin)
-    if text == "/dev/kfd":
-        return GpuRequest("amd", None, None, value.origin)
-    return None
+def from_devices(values: Iterable[Token]) -> list[GpuRequest]:
+    """The GPUs among devices handed into a container: /dev/nvidia0, CDI names, /dev/kfd (AMD; all of the
+    machine's where all of /dev/dri comes with it)."""
+    found: list[GpuRequest] = []
+    devices = [(each, each.head.split(":")[0] if each.head.startswith("/") else each.head) for each in values]
+    for value, text in devices:
+        if cdi := _CDI.match(text):
+            found.append(named(vendor_of(cdi[1]), [cdi[2]], value.origin))
+        elif gpu := _NVIDIA_DEVICE.match(text):
+            found.append(named("nvidia", [gpu[1]], value.origin))
+        elif text == "/dev/kfd":
+            is_all = any(other.rstrip("/") == "/dev/dri" for _, other in devices)
+            found.append(GpuRequest("amd", None, ALL if is_all else None, value.origin))
+    return found
 
 
 def from_runtime(value: Token, environment: Mapping[str, Word]) -> GpuRequest | None:
@@ -127,23 +129,57 @@ def from_nvidia_variable(environment: Mapping[str, Word]) -> GpuRequest | None:
     return named("nvidia", word.text.split(","), word.origin)
 
 
-def from_environment(environment: Mapping[str, Word]) -> GpuRequest | None:
-    """CUDA_VISIBLE_DEVICES and its likes. One that is empty or -1 hides every GPU of its vendor."""
-    for name, vendor in _VISIBLE:
-        word = environment.get(name)
-        if word is None:
-            continue
-        if word.text is None:
-            return GpuRequest(vendor, None, None, word.origin)
-        ids = [
-            part.strip(" '\"") for part in word.text.split(",")
-        ]  # `- NAME="0"` in compose keeps its quotes
-        if ids[0] in ("", "-1", "none", "void", "NoDevFiles"):
-            return GpuRequest("none", 0, (), word.origin)
-        if name == "ONEAPI_DEVICE_SELECTOR":
-            return GpuRequest(vendor, None, None, word.origin)
-        return named(vendor, ids, word.origin)
+def from_environment(environment: Mapping[str, Word], asked: Vendor | None = None) -> GpuRequest | None:
+    """CUDA_VISIBLE_DEVICES and its likes: those of the vendor whose GPUs are asked for, else of the first
+    that has any. One that is empty or -1 hides every GPU of its vendor."""
+    for vendor in _VISIBLE if asked not in _VISIBLE else (asked,):
+        names = _VISIBLE[vendor]
+        if asked == "amd" and "HIP_VISIBLE_DEVICES" not in environment:
+            names = ("ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES")  # HIP reads CUDA's in place of its own
+        found: GpuRequest | None = None
+        for name in names:
+            if name in environment:
+                request = _visible(name, vendor, environment[name])
+                found = request if request.vendor == "none" else narrowed(found, request)
+        if found is not None:
+            return found
     return None
+
+
+def _visible(name: str, vendor: Vendor, word: Word) -> GpuRequest:
+    if word.text is None:
+        return GpuRequest(vendor, None, None, word.origin)
+    ids = [part.strip(" '\"") for part in word.text.split(",")]  # `- NAME="0"` in compose keeps its quotes
+    if ids[0] in ("", "-1", "none", "void", "NoDevFiles"):
+        return GpuRequest("none", 0, (), word.origin)
+    if name == "ONEAPI_DEVICE_SELECTOR":
+        return GpuRequest(vendor, None, None, word.origin)
+    return named(vendor, ids, word.origin)
+
+
+def narrowed(request: GpuRequest | None, visible: GpuRequest | None) -> GpuRequest | None:
+    """The GPUs asked of the platform, narrowed by those that a variable leaves visible.
+
+    Inside a container GPUs are counted anew from 0, so a visible index is a place in the list asked for.
+    """
+    if request is None or visible is None or visible.vendor != request.vendor:
+        return request if request is not None else visible
+    if visible.ids is None:
+        return visible
+    if request.ids == ALL:
+        return visible
+    if visible.ids == ALL:
+        return visible if request.ids is None else request
+    if request.ids is None:
+        return GpuRequest(request.vendor, len(visible.ids), None, visible.origin)
+    if not all(index.isdigit() for index in visible.ids):
+        return visible
+    places = [int(index) for index in visible.ids]
+    if any(place >= len(request.ids) for place in places):
+        return request
+    return GpuRequest(
+        request.vendor, len(places), tuple(request.ids[place] for place in places), visible.origin
+    )
 
 
 def pick(requests: Sequence[GpuRequest | None]) -> GpuRequest | None:

@@ -176,8 +176,18 @@ def _read_compose(document: Map, path: Path, options: ReadOptions) -> list[Deplo
 
 
 def _stranger(name: str, service: Found) -> list[Note]:
-    """A service that takes a GPU for something preop does not know; those that only watch it do not count."""
+    """A service that may be an engine, and no command says so; and one that takes a GPU for something preop
+    does not know. Those that only watch the GPU do not count."""
+    from preop.engines.images import engine_by_name
+    from preop.engines.tables import label
+
     image = service.image.head if service.image else ""
+    engine = engine_by_name(image)
+    if engine is not None and (not service.tokens or service.tokens[0].head.startswith("-")):
+        text = (
+            f"service {name} is not judged: its image may be one of {label(engine)}, and no command says so"
+        )
+        return [Note("other", text)]
     if service.gpus is None or re.search(r"exporter|dcgm|nvitop|nvidia-smi", image):
         return []
     text = f"service {name} takes a GPU too, and preop does not know what it runs"

@@ -184,8 +184,7 @@ def _read_config(text: str, launch: Launch, folder: Path | None) -> Mapping[str,
 
     path = _here(text, launch, folder)
     if path is None:
-        inside = "is inside the container" if launch.image else "is not here"
-        return Unreadable(f"the config file {text} {inside}")
+        return Unreadable("it is inside the container" if launch.image else "it is not here")
     from preop.deployment.environment import read_text
     from preop.deployment.yaml_nodes import Map, load, to_python
     from preop.errors import InputError

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Literal
 
+from preop.deployment.blocks import Blocks
 from preop.deployment.tokens import HOLE, Hole, Source, Token, variable
 from preop.deployment.variables import Variables
 from preop.errors import InputError
@@ -25,12 +25,8 @@ MAX_LENGTH = 200_000
 """Characters of all words together, variables expanded."""
 _PARAMETER = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-=?+])(.*))?\Z", re.DOTALL)
 _ITEMS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]\Z")
-_NUMBERS = count(1)
-"""Of blocks, in all texts: commands of two texts are never taken for branches of one block."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "a": "\a", "e": "\x1b", "0": "\x00"}
-_OPENERS = {"if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
-_LEADERS = frozenset({"if", "while", "until", "then", "elif", "else", "do", "!", "time", "{"})
 
 
 @dataclass(frozen=True)
@@ -80,8 +76,7 @@ class _Reader:
         self._shell = mode == "shell"
         self.variables = Variables(variables)
         self.nested = 0
-        self._blocks: list[str] = []
-        self._branches: list[tuple[int, int]] = []
+        self._blocks = Blocks()
         self._chars: list[str] = []
         self._at: list[int] = []
         self._holes: dict[int, Hole] = {}
@@ -246,7 +241,7 @@ class _Reader:
 
     def _arguments(self, i: int, quoted: bool) -> bool:
         """`$@`, where it is what the whole script is given: a function has its own."""
-        words = self.variables.array("@") if "function" not in self._blocks else None
+        words = self.variables.array("@") if not self._blocks.in_function else None
         if words:
             self._items(words, i, quoted)
         return bool(words)
@@ -382,14 +377,14 @@ class _Reader:
                 return self._array(word, i, end)
             if self._open and not self._words and two == "()":
                 self._chars, self._at, self._holes, self._open = [], [], {}, False
-                self._begin("function")
+                self._blocks.begin("function")
                 return i + 2
             self._end_command("(")
             return i + 1
         size = 2 if two in ("&&", "||", ";;", "|&") else 1
         if two == ";;":
             self._end_command(two)
-            self._next_branch()
+            self._blocks.next_branch()
             return i + size
         self._end_command(text[i : i + size])
         return i + size
@@ -458,38 +453,10 @@ class _Reader:
             if self._next_is_delimiter:
                 self._heredocs.append(word.text)
             self._skip_word = self._next_is_delimiter = False
-        elif self._shell and not self._words and not quoted and self._keyword(word.visible or ""):
-            pass
+        elif self._shell and not self._words and not quoted and self._blocks.keyword(word.visible or ""):
+            self._skip_word = word.visible == "function"  # its name
         else:
             self._words.append(word)
-
-    def _keyword(self, word: str) -> bool:
-        """Whether the first word of a command is syntax and no part of the command."""
-        if word in _OPENERS:
-            self._begin(_OPENERS[word])
-        elif word == "function":
-            self._begin("function")
-            self._skip_word = True
-            return True
-        elif word in ("fi", "done", "esac", "}"):
-            if self._blocks:
-                self._blocks.pop()
-                self._branches.pop()
-            return True
-        elif word == "{" and self._blocks[-1:] != ["function"]:
-            self._begin("group")
-        elif word in ("else", "elif"):
-            self._next_branch()
-        return word in _LEADERS
-
-    def _begin(self, block: str) -> None:
-        self._blocks.append(block)
-        self._branches.append((next(_NUMBERS), 0))
-
-    def _next_branch(self) -> None:
-        if self._branches:
-            block, branch = self._branches.pop()
-            self._branches.append((block, branch + 1))
 
     def _end_command(self, operator: str) -> None:
         self._end_word()
@@ -504,13 +471,12 @@ class _Reader:
         if self._shell and self.variables.take(found, sure):
             return
         ends_shell = found[0].visible == "exec" and operator not in ("&", "|", "|&")
-        branches = tuple(self._branches)
-        self._found.append(Command(tuple(found), self.variables.exports(), branches, ends_shell))
+        self._found.append(Command(tuple(found), self.variables.exports(), self._blocks.branches, ends_shell))
 
     @property
     def _sure(self) -> bool:
         """Whether the command at hand runs whatever happens."""
-        return not self._conditional and all(block == "group" for block in self._blocks)
+        return not self._conditional and self._blocks.are_sure
 
     def _unclosed(self, what: str, i: int) -> InputError:
         return InputError(f"{self._source.place(i)}: {what} is opened and never closed")

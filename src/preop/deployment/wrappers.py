@@ -37,6 +37,13 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
     "systemd-run": ("-p -u -t -E -H -M --property --unit --uid --gid --slice --description --setenv", 0),
     "strace": ("-o -e -s -p -a -S -u", 0),
     "screen": ("-S -dmS -DmS -c -e -h -s -T", 0),
+    "opentelemetry-instrument": (
+        "--traces_exporter --metrics_exporter --logs_exporter --service_name --exporter_otlp_endpoint",
+        0,
+    ),
+    "ddtrace-run": ("", 0),
+    "srun": ("-n -N -c -p -t -w -A -J -o -e -G", 0),
+    "mpirun": ("-n -np -H --host -x --hostfile -hostfile", 0),
 }
 _UVX = (
     "-p -c -b -i -f -w --from --with --with-editable --with-requirements --python --index --index-url "
@@ -48,12 +55,13 @@ _RUNNERS: dict[tuple[str, ...], tuple[str, int]] = {
     ("uv", "tool", "run"): (_UVX, 0),
     ("uv", "run"): (f"{_UVX} --extra --group --package --only-group --no-group --no-extra", 0),
     ("pipx", "run"): ("--spec --python --pip-args --index-url", 0),
-    ("poetry", "run"): ("", 0),
+    ("poetry", "run"): ("-C --directory -P --project", 0),
     ("pdm", "run"): ("", 0),
     ("pixi", "run"): ("-e --environment --manifest-path", 0),
     ("conda", "run"): ("-n -p --name --prefix --cwd", 0),
     ("mamba", "run"): ("-n -p --name --prefix --cwd", 0),
     ("micromamba", "run"): ("-n -p --name --prefix --cwd -e", 0),
+    ("nsys", "profile"): ("-o -t -s -c -f -w --output --trace --delay --duration", 0),
 }
 
 
@@ -64,10 +72,12 @@ def after_wrapper(name: str, tokens: Sequence[Token]) -> tuple[Token, ...] | Non
     """
     if name in _WRAPPERS:
         return _past_options(tokens[1:], *_WRAPPERS[name])
-    names = (name, *(token.text for token in tokens[1:3]))
-    for runner, (values, operands) in _RUNNERS.items():
-        if names[: len(runner)] == runner:
-            rest = _past_options(tokens[len(runner) :], values, operands)
+    for (runner, *verbs), (values, operands) in _RUNNERS.items():
+        if name != runner:
+            continue
+        rest = _past_options(tokens[1:], values, 0)  # `uv --directory /srv run ...`
+        if [token.text for token in rest[: len(verbs)]] == verbs:
+            rest = _past_options(rest[len(verbs) :], values, operands)
             if rest and "@" in rest[0].head and "/" not in rest[0].head:
                 rest = (Token(rest[0].head.partition("@")[0], rest[0].origin), *rest[1:])
             return rest

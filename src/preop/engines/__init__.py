@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from preop.engines.commands import NotServing, identify
     from preop.engines.defaults import Accelerator
-    from preop.engines.images import entrypoint_of_image, version_of_image
+    from preop.engines.images import version_of_image
     from preop.engines.parsing import Unreadable, parse
     from preop.engines.resolve import facts
     from preop.engines.tables import ENGINES, table, versions, vocabulary
@@ -27,7 +27,6 @@ __all__ = [
     "ParsedFlags",
     "Table",
     "Unreadable",
-    "entrypoint_of_image",
     "facts",
     "identify",
     "parse",
@@ -41,7 +40,6 @@ _HOME = {
     "Accelerator": "defaults",
     "NotServing": "commands",
     "identify": "commands",
-    "entrypoint_of_image": "images",
     "version_of_image": "images",
     "Unreadable": "parsing",
     "parse": "parsing",

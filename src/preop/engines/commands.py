@@ -18,54 +18,8 @@ class NotServing(InputError):
     """The command is an engine's, but one beside serving: `vllm bench`."""
 
 
-# Programs that start another: the options that take a value of their own, by program.
-_WRAPPERS: dict[str, frozenset[str]] = {
-    "env": frozenset({"-u", "--unset", "-C", "--chdir", "-S", "--split-string"}),
-    "exec": frozenset({"-a"}),
-    "nohup": frozenset(),
-    "time": frozenset({"-f", "-o", "--format", "--output"}),
-    "sudo": frozenset({"-u", "-g", "-h", "-p", "-C", "-T", "-D", "-R", "--user", "--group", "--chdir"}),
-    "nice": frozenset({"-n", "--adjustment"}),
-    "ionice": frozenset({"-c", "-n", "-p", "--class", "--classdata"}),
-    "numactl": frozenset({"-N", "-m", "-C", "-i", "-p", "-P"}),
-    "taskset": frozenset(),
-    "stdbuf": frozenset({"-i", "-o", "-e"}),
-    "timeout": frozenset({"-s", "-k", "--signal", "--kill-after"}),
-    "setsid": frozenset(),
-    "chrt": frozenset(),
-    "setarch": frozenset(),
-    "tini": frozenset({"-p", "-e"}),
-    "dumb-init": frozenset({"-r", "--rewrite"}),
-    "gosu": frozenset(),
-    "command": frozenset(),
-    "builtin": frozenset(),
-    "nsys": frozenset({"-o", "-t", "-s", "-c", "-f", "-w", "--output", "--trace", "--delay", "--duration"}),
-    "opentelemetry-instrument": frozenset({"--traces_exporter", "--metrics_exporter", "--service_name"}),
-    "ddtrace-run": frozenset(),
-    "accelerate": frozenset(),
-    "poetry": frozenset({"-C", "--directory", "-P", "--project"}),
-    "uv": frozenset({
-        "--with", "--python", "-p", "--project", "--directory", "--extra", "--group", "--env-file", "--index",
-        "--index-url", "--extra-index-url", "--index-strategy", "--package", "--with-requirements",
-        "--with-editable", "--torch-backend", "--prerelease", "--default-index", "--find-links", "--from",
-    }),
-    "uvx": frozenset({"--with", "--python", "-p", "--from", "--index", "--extra-index-url"}),
-    "pipx": frozenset({"--spec", "--python", "--pip-args"}),
-    "conda": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
-    "micromamba": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
-    "mamba": frozenset({"-n", "--name", "-p", "--prefix", "--cwd"}),
-    "pixi": frozenset({"-e", "--environment", "--manifest-path"}),
-    "srun": frozenset({"-n", "-N", "-c", "-p", "-t", "-w", "-A", "-J", "-o", "-e", "-G"}),
-    "mpirun": frozenset({"-n", "-np", "-H", "--host", "-x", "--hostfile", "-hostfile"}),
-}  # fmt: skip
-# Wrappers whose next plain word is theirs: `uv run`, `timeout 60`, `gosu user`.
-_OWN_WORD = {
-    "uv": 1, "poetry": 1, "pipx": 1, "conda": 1, "micromamba": 1, "mamba": 1, "pixi": 1, "timeout": 1,
-    "gosu": 1, "taskset": 1, "chrt": 1, "setarch": 1, "nsys": 1, "accelerate": 1,
-}  # fmt: skip
 _PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?t?")
 _PYTHON_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
-_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm",
@@ -105,14 +59,10 @@ _OTHERS = {
 def identify(words: Sequence[Word]) -> Identified | None:
     """The engine that `words` start; None where there is none that preop knows.
 
-    Wrappers (`env A=B`, `sudo`, `numactl ...`, `uv run`) are passed over; what a shell is given as text
-    (`bash -c "..."`) and what a container is given as image are the caller's to take apart. Raises
+    The first word is the program: wrappers, shells and containers are the caller's to take off. Raises
     `InputError` where two engines are started, and its kind `NotServing` at a subcommand that does not serve.
     """
-    at = _past_wrappers(words)
-    if at is None:
-        return None
-    found = _starts(words, at)
+    found = _starts(words, 0) if words else None
     if found is None:
         return None
     for other in range(found.arguments_at, len(words)):
@@ -135,43 +85,6 @@ def _name(text: str) -> str:
         return "llama-server"  # its name until June 2024
     build = _OF_A_BUILD.fullmatch(name)
     return build[1] if build else name
-
-
-def _past_wrappers(words: Sequence[Word]) -> int | None:
-    """Index of the program that does the work; None where a word that cannot be seen stands before it."""
-    at = 0
-    while at < len(words):
-        text = words[at].text
-        if text is None:
-            return None
-        name = _name(text)
-        if _ASSIGNMENT.match(text):
-            at += 1
-        elif name in _WRAPPERS:
-            at = _past_wrapper(words, at + 1, name)
-        else:
-            return at
-    return None
-
-
-def _past_wrapper(words: Sequence[Word], at: int, name: str) -> int:
-    own = _OWN_WORD.get(name, 0)
-    while at < len(words):
-        text = words[at].text
-        if text is None:
-            return at
-        if text == "--":
-            return at + 1
-        if text.startswith("-") and len(text) > 1:
-            at += 2 if text in _WRAPPERS[name] else 1
-        elif name in ("env", "sudo", "mpirun") and _ASSIGNMENT.match(text):
-            at += 1
-        elif own and (_starts(words, at) is None or name == "taskset"):
-            own -= 1
-            at += 1
-        else:
-            return at
-    return at
 
 
 def _starts(words: Sequence[Word], at: int) -> Identified | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from preop.facts import Fact, Origin, Word, known, unknown
 
-__all__ = ["command_by_name", "command_of_image", "entrypoint_of_image", "version_of_image"]
+__all__ = ["command_by_name", "command_of_image", "engine_by_name", "engine_of_image", "version_of_image"]
 
 _REGISTRY = re.compile(r"^(?:[^/]+[.:][^/]*|localhost)/")
 _DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
@@ -29,8 +29,15 @@ _OFFICIAL: dict[str, tuple[str, tuple[str, ...]]] = {
 # What the name of an image says that is no release of its engine's makers.
 _NAMES = {
     "vllm": re.compile(r"(?<![a-z0-9])vllm(?![a-z0-9])"),
+    "sglang": re.compile(r"(?<![a-z0-9])sglang(?![a-z0-9])"),
     "llama.cpp": re.compile(r"(?<![a-z0-9])(llama-server|llama\.cpp|llamacpp|llama-cpp)(?![a-z0-9])"),
 }
+_BY_LAST_PART = {
+    name: command
+    for repository, (_, command) in _OFFICIAL.items()
+    if (name := repository.rpartition("/")[2]) and command and name != "llama.cpp"
+}
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _COMMANDS = {"vllm": ("vllm", "serve"), "llama.cpp": ("llama-server",)}
 _RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+){0,2}(?:\.post\d+)?(?:rc\d+)?)")
 # What may follow a release in a tag without changing the engine's version.
@@ -67,17 +74,11 @@ def _made_as(repository: str) -> tuple[str, tuple[str, ...]] | None:
     return _OFFICIAL["ghcr.io/ggml-org/llama.cpp"] if repository.endswith("/llama.cpp") else None
 
 
-def entrypoint_of_image(image: str) -> str | None:
-    """The engine that the image starts when only arguments are given; None where it is not known.
+def command_of_image(image: str) -> tuple[str, ...]:
+    """The words that the image puts before its arguments; none where it is not known to have any.
 
     SGLang's images start nothing by themselves: their command names the engine.
     """
-    found = _made_as(_split(image)[0])
-    return found[0] if found and command_of_image(image) else None
-
-
-def command_of_image(image: str) -> tuple[str, ...]:
-    """The words that the image puts before its arguments; none where it is not known to have any."""
     repository, tag, _ = _split(image)
     found = _made_as(repository)
     if found is None:
@@ -88,15 +89,20 @@ def command_of_image(image: str) -> tuple[str, ...]:
 
 
 def command_by_name(image: str, words: Sequence[Word]) -> tuple[str, ...]:
-    """The same for anybody's image, where two signs agree: its name says the engine, and the words are
-    flags alone, at least one of which only that engine has."""
+    """The same for anybody's image: where its last part is the name of a maker's image (`team/vllm-openai`)
+    and the words begin with a flag or a model; or where two signs agree: the name says the engine, and the
+    words are flags alone, at least one of which only that engine has."""
     from preop.engines.tables import spellings, table
 
-    if not words or not (words[0].text or "").startswith("-"):
+    first = (words[0].text or "") if words else ""
+    made = _BY_LAST_PART.get(_split(image)[0].rpartition("/")[2])
+    if made and (first.startswith("-") or _HUB_ID.fullmatch(first)):
+        return made
+    if not first.startswith("-"):
         return ()
     flags = {(word.text or "").partition("=")[0].replace("_", "-") for word in words}
-    for engine, pattern in _NAMES.items():
-        if not pattern.search(image.lower()):
+    for engine, command in _COMMANDS.items():
+        if not _NAMES[engine].search(image.lower()):
             continue
         others = [name for name in ("vllm", "sglang", "llama.cpp") if name != engine]
         tables = {name: table(name) for name in (engine, *others)}
@@ -107,8 +113,13 @@ def command_by_name(image: str, words: Sequence[Word]) -> tuple[str, ...]:
             and all(flag not in known_flags[other] for other in others)
             for flag in flags
         ):
-            return _COMMANDS[engine]
+            return command
     return ()
+
+
+def engine_by_name(image: str) -> str | None:
+    """The engine that the name of anybody's image speaks of: a sign, and no proof that it is inside."""
+    return next((engine for engine, pattern in _NAMES.items() if pattern.search(image.lower())), None)
 
 
 def engine_of_image(image: str) -> str | None:

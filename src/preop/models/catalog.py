@@ -15,7 +15,7 @@ from typing import Any
 from preop.facts import Origin
 from preop.models.types import Model
 
-__all__ = ["catalog_ids", "find_in_catalog"]
+__all__ = ["find_in_catalog"]
 
 
 @cache
@@ -23,11 +23,6 @@ def _catalog() -> dict[str, Any]:
     text = (Path(__file__).parent / "data/catalog.json").read_text(encoding="utf-8")
     catalog: dict[str, Any] = json.loads(text)
     return catalog
-
-
-def catalog_ids() -> tuple[str, ...]:
-    """All hub ids in the catalog."""
-    return tuple(_catalog()["models"])
 
 
 def find_in_catalog(name: str) -> Model | None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from preop.errors import InputError
 
-__all__ = ["Gpu", "all_gpus", "find_gpu"]
+__all__ = ["Gpu", "find_gpu"]
 
 _NOISE = frozenset({"nvidia", "geforce", "tesla", "amd", "instinct", "gpu", "accelerator"})
 _COUNT = re.compile(r"^\s*\d{1,3}\s*[xX]\s+")
 _MIB_IN_GIB = 1024
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class Gpu(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of GPU. None: not stated, or the variants that the name fits differ."""
 
     id: str
@@ -47,25 +48,10 @@ class Gpu(msgspec.Struct, frozen=True):
         return self.memory_mib / _MIB_IN_GIB if self.memory_mib is not None else None
 
 
-class _Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: str
-    vendor: str
-    source: str
+class _Row(NamedTuple):
+    gpu: Gpu
     require: frozenset[str]
     allow: frozenset[str]
-    memory_gb: float | None = None
-    memory_mib: int | None = None
-    visible_gib: tuple[float, float] | None = None
-    bandwidth_gb_s: float | None = None
-    fp16_tflops: float | None = None
-    int8_tops: float | None = None
-    fp8_tflops: float | None = None
-    fp4_tflops: float | None = None
-    not_verified: tuple[str, ...] = ()
-
-    def gpu(self, id: str) -> Gpu:
-        fields = {field: getattr(self, field) for field in Gpu.__struct_fields__ if field != "id"}
-        return Gpu(id=id, **fields)
 
 
 @cache
@@ -73,12 +59,11 @@ def _sheet() -> dict[str, _Row]:
     import tomllib
 
     text = (Path(__file__).parent / "data/gpus.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, _Row])
-
-
-def all_gpus() -> tuple[Gpu, ...]:
-    """Every row."""
-    return tuple(row.gpu(id) for id, row in _sheet().items())
+    rows: dict[str, _Row] = {}
+    for id, row in tomllib.loads(text).items():
+        require, allow = frozenset(row.pop("require")), frozenset(row.pop("allow"))
+        rows[id] = _Row(msgspec.convert({"id": id, **row}, Gpu), require, allow)
+    return rows
 
 
 def find_gpu(name: str) -> Gpu | None:
@@ -89,15 +74,13 @@ def find_gpu(name: str) -> Gpu | None:
     they differ in memory: the name must say more.
     """
     if name in _sheet():
-        return _sheet()[name].gpu(name)
+        return _sheet()[name].gpu
     words = frozenset(
         re.findall(r"[a-z0-9]+", re.sub(r"(\d)\s+g(i?)b", r"\1gb", _COUNT.sub("", name[:200]).lower()))
     )
     words -= _NOISE
     found = [
-        row.gpu(id)
-        for id, row in _sheet().items()
-        if row.require <= words and words <= row.require | row.allow
+        row.gpu for row in _sheet().values() if row.require <= words and words <= row.require | row.allow
     ]
     if not found:
         return None

@@ -18,20 +18,9 @@ from preop.models.gpus import Gpu
 from preop.models.kv_cache import kv_bytes
 from preop.models.types import Model
 
-__all__ = ["decode_step_s", "memory_bound_batch", "weight_only_gain"]
+__all__ = ["decode_step_s", "weight_only_gain"]
 
 _BASE_BITS = 16.0
-
-
-def memory_bound_batch(gpu: Gpu, bits: float) -> float | None:
-    """The batch from which the matrices of a decode step are bound by compute, not by memory.
-
-    peak / bandwidth * (bits / 8) / 2; None where the sheet lacks a figure. A batch is counted in tokens of
-    the step: one for each request that decodes.
-    """
-    if gpu.fp16_tflops is None or gpu.bandwidth_gb_s is None or bits <= 0:
-        return None
-    return gpu.fp16_tflops * 1e12 / (gpu.bandwidth_gb_s * 1e9) * (bits / 8) / 2
 
 
 def decode_step_s(model: Model, gpu: Gpu, *, bits: float, batch: int, context: int) -> float | None:
