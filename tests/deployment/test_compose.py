@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from preop.deployment.read import ReadOptions, read_targets
 from preop.errors import InputError, PreopError
 
 from .reading import read_compose, said, set_facts
@@ -426,3 +427,16 @@ def test_any_compose_file_gives_deployments_or_one_clear_error(
         assert read_compose(tmp_path, json.dumps({"services": services}))
     except PreopError as error:
         assert str(error)
+
+
+def test_hip_ids_beside_an_env_file_that_is_not_there_are_not_known(tmp_path: Path) -> None:
+    text = (
+        "services:\n  chat:\n    image: rocm/vllm\n    command: vllm serve m\n"
+        "    devices: [/dev/kfd, /dev/dri]\n"
+        "    environment: {HIP_VISIBLE_DEVICES: '1'}\n"
+    )
+    for beside, expected in (("", True), ("    env_file: gone.env\n", False)):
+        path = tmp_path / "compose.yml"
+        path.write_text(text + beside)
+        (found,) = read_targets([str(path)], None, ReadOptions())
+        assert found.fact("gpu_ids").is_known is expected

@@ -65,11 +65,22 @@ def accelerator_facts(
         facts.setdefault(
             "gpu_count", unknown("all GPUs of the machine, and how many it has is not stated", origin=origin)
         )
+    elif request.ids is not None and _counted_anew(launch, request):
+        facts["gpu_ids"] = unknown(
+            "ROCR_VISIBLE_DEVICES may be set where it cannot be seen, and HIP counts within it", origin=origin
+        )
     elif request.ids is not None:
         facts["gpu_ids"] = known(list(request.ids), "user", origin)
     if request.count is not None:
         facts.setdefault("gpu_count", known(request.count, "user", origin, unit="GPUs"))
     return facts
+
+
+def _counted_anew(launch: Launch, request: GpuRequest) -> bool:
+    """Whether a variable that cannot be seen could shift the ids that an AMD launch names."""
+    return (
+        bool(launch.hidden) and request.vendor == "amd" and "ROCR_VISIBLE_DEVICES" not in launch.environment
+    )
 
 
 _NOWHERE = Origin("formula", "what was asked for")
