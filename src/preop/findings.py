@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from preop.evidence import Strength
+from preop.gates import Gate
 from preop.text import Text
 
-__all__ = ["Finding", "Item", "Outcome", "PitfallResult", "Verdict", "decide", "worst"]
+__all__ = ["Finding", "Item", "Outcome", "PitfallResult", "Verdict", "Waiver", "decide", "worst"]
 
 
 class Outcome(StrEnum):
@@ -62,6 +63,17 @@ class Item(msgspec.Struct, frozen=True):
     source: str | None = None
 
 
+class Waiver(msgspec.Struct, frozen=True):
+    """A person's acceptance of one pitfall until a day."""
+
+    owner: str
+    reason: str
+    expires: str
+    """The last day on which it counts, ISO 8601: 2026-12-31."""
+    where: str
+    """Its place in the waivers' file."""
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One pitfall judged for one deployment.
 
@@ -77,6 +89,27 @@ class Finding(msgspec.Struct, frozen=True):
     needs: Text | None = None
     remedy: Text | None = None
     where: str | None = None
+    holds: Strength | None = None
+    """Of an UNPROVEN pitfall: the strength at which it is shut all the same. `declared`: the files are in
+    order, and what is missing is a measurement."""
+    waiver: Waiver | None = None
+    """Of a WAIVED pitfall: who accepted it, and until when."""
+    waived: Outcome | None = None
+    """Of a WAIVED pitfall: what it would be without the waiver."""
+    in_baseline: bool | None = None
+    """Whether the baseline has the same finding; None where there is no baseline."""
+
+    def is_shut(self, least: Strength | None) -> bool:
+        """Whether it stands in nobody's way: shut, waived, or shut at `least`, the strength that a gate is
+        content with (None: the pitfall's own)."""
+        if self.outcome in (Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.WAIVED):
+            return True
+        return (
+            self.outcome is Outcome.UNPROVEN
+            and least is not None
+            and self.holds is not None
+            and self.holds.rank >= least.rank
+        )
 
 
 class PitfallResult(msgspec.Struct, frozen=True):
@@ -101,16 +134,24 @@ def worst(findings: Iterable[Finding]) -> Finding:
     return max(findings, key=lambda finding: finding.outcome.badness)
 
 
-def decide(results: Iterable[PitfallResult], required: frozenset[str]) -> Verdict:
+def decide(results: Iterable[PitfallResult], gate: Gate) -> Verdict:
     """GO, NO-GO or HOLD.
 
-    Any FAIL is NO-GO. GO needs every required pitfall to be PASS, N/A or WAIVED. All else is HOLD.
+    Any FAIL is NO-GO, required or not. GO needs every required pitfall to be shut for every deployment. All
+    else is HOLD. What the baseline has as well stands in nobody's way.
     """
     results = list(results)
-    if any(result.outcome is Outcome.FAIL for result in results):
+    findings = [
+        (result.pitfall, finding)
+        for result in results
+        for finding in result.by_deployment.values()
+        if not finding.in_baseline
+    ]
+    if any(finding.outcome is Outcome.FAIL for _, finding in findings):
         return Verdict.NO_GO
-    judged = {result.pitfall: result.outcome for result in results}
-    shut = {Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.WAIVED}
-    if all(judged.get(pitfall) in shut for pitfall in required):
-        return Verdict.GO
-    return Verdict.HOLD
+    is_open = any(
+        pitfall in gate.required and not finding.is_shut(gate.required[pitfall])
+        for pitfall, finding in findings
+    )
+    all_judged = gate.required.keys() <= {result.pitfall for result in results if result.by_deployment}
+    return Verdict.GO if all_judged and not is_open else Verdict.HOLD

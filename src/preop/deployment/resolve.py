@@ -52,6 +52,9 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
     found["engine_version"] = version
     found.update(_image_facts(launch))
     found.update(accelerator_facts(launch, engine, parsed, found, options, gpu))
+    for name, fact in launch.facts.items():
+        if name not in found or found[name].set_by != "user":
+            found[name] = fact
     model, model_notes = _model(found.get("model"), launch, options, folder)
     hidden = tuple(Note("hidden", reason) for reason in launch.hidden)
     return Deployment(

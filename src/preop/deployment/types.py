@@ -37,6 +37,8 @@ class Launch(msgspec.Struct, frozen=True):
     """Reasons why flags or environment may exist that cannot be seen (an env_file that is not there)."""
     mounts: dict[str, str] = {}
     """Folders and files of this machine that the engine's container sees, by their path inside."""
+    facts: dict[str, Fact] = {}
+    """What the form states besides the command, by canonical name: role, replicas, gpu_allocation."""
 
 
 class Contradiction(msgspec.Struct, frozen=True):
@@ -59,6 +61,8 @@ class Deployment(msgspec.Struct, frozen=True):
     notes: tuple[Note, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     endpoint: str | None = None
+    own_name: str = ""
+    """Its name in its own file: the same whatever else is checked beside it."""
 
     def fact(self, name: str) -> Fact:
         """The fact of that name; unknown where nothing states it."""
