@@ -130,8 +130,8 @@ class PitfallResult(msgspec.Struct, frozen=True):
 
 
 def worst(findings: Iterable[Finding]) -> Finding:
-    """The finding with the worst outcome, the first of equals."""
-    return max(findings, key=lambda finding: finding.outcome.badness)
+    """The finding with the worst outcome; of equals what is new since the baseline, then the first."""
+    return max(findings, key=lambda finding: (finding.outcome.badness, finding.in_baseline is not True))
 
 
 def decide(results: Iterable[PitfallResult], gate: Gate) -> Verdict:

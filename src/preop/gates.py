@@ -39,20 +39,19 @@ GATES: Mapping[str, Gate] = MappingProxyType(
         for gate in (
             _gate(
                 "pr",
-                Text("a change is proposed: what files alone decide", "提交变更时:仅凭文件即可判定的项"),
+                Text("a change is proposed: what files alone decide", "提交变更时：仅凭文件即可判定的项"),
                 {
-                    "P03": Strength.COMPUTED,
                     "P12": Strength.DECLARED,
                     "P13": Strength.DECLARED,
                     "P15": Strength.DECLARED,
                 },
             ),
-            _gate("deploy", Text("before a deployment: all", "部署前:全部"), _each(*range(1, 16))),
+            _gate("deploy", Text("before a deployment: all", "部署前：全部"), _each(*range(1, 16))),
             _gate(
                 "upgrade",
                 Text(
                     "before an engine, driver or model upgrade: what it can open",
-                    "升级引擎、驱动或模型之前:升级可能引入的项",
+                    "升级引擎、驱动或模型之前：升级可能引入的项",
                 ),
                 # A new release changes defaults, kernels and quantized code paths (the checklist's pitfall
                 # 11): what answers, how fast, how many fit, and on which stack.
@@ -62,7 +61,7 @@ GATES: Mapping[str, Gate] = MappingProxyType(
                 "incident",
                 Text(
                     "after an incident, before traffic returns: what slows or stops a running service",
-                    "故障之后、恢复流量之前:会拖慢或中断线上服务的项",
+                    "故障之后、恢复流量之前：会拖慢或中断线上服务的项",
                 ),
                 _each(4, 5, 6, 7, 8, 9, 11, 12, 13, 14),
             ),

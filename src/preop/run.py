@@ -23,12 +23,15 @@ from preop.deployment.types import Deployment
 from preop.errors import InstrumentError, PreopError, UsageError
 from preop.evidence import RECORD_SCHEMA, Live, Record, Strength
 from preop.findings import Finding, Outcome, PitfallResult, decide
+from preop.gates import DEFAULT_GATE, GATES, Gate
 from preop.inputs import Inputs
 from preop.instruments import find_instrument
+from preop.instruments.fingerprint import fingerprint, mismatch
 from preop.instruments.types import Access, Instrument, Job
-from preop.ledger.runs import Run, is_valid, read_records, utc_now
+from preop.ledger.runs import Run, is_fresh, read_records, utc_now
 from preop.pitfalls import all_pitfalls
 from preop.pitfalls.contradiction import apply as apply_contradictions
+from preop.pitfalls.roles import apart
 from preop.pitfalls.types import Case, Pitfall
 from preop.report.types import About, Report
 from preop.secrets import mask_text
@@ -37,9 +40,6 @@ from preop.text import Text
 from preop.thresholds import Thresholds
 
 __all__ = ["Interrupted", "Plan", "Watcher", "about_pitfalls", "check", "measure_one", "read_endpoint"]
-
-GATE = "deploy"
-"""The only gate so far: every pitfall is required."""
 
 
 class Watcher:
@@ -62,6 +62,7 @@ class Plan:
     deployments: Sequence[Deployment]
     endpoints: Mapping[str, Access] = field(default_factory=dict)
     """By deployment name; "" stands for the only deployment, or for one that only its endpoint tells of."""
+    gate: Gate = GATES[DEFAULT_GATE]
     inputs: Inputs = field(default_factory=Inputs)
     measure: Sequence[str] = ()
     options: Mapping[str, object] = field(default_factory=dict)
@@ -115,12 +116,11 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         if (record.instrument, record.deployment) not in fresh
     ]
     results = [_judge(pitfall, deployments, [*earlier, *records], plan) for pitfall in all_pitfalls()]
-    required = frozenset(pitfall.id for pitfall in all_pitfalls())
     return Report(
         preop_version=__version__,
-        verdict=decide(results, required),
-        gate=GATE,
-        required=required,
+        verdict=decide(results, plan.gate),
+        gate=plan.gate.name,
+        required=frozenset(plan.gate.required),
         deployments=tuple(deployments),
         results=tuple(results),
         records=(*earlier, *records),
@@ -159,7 +159,7 @@ def measure_one(instrument: Instrument, job: Job, watcher: Watcher) -> Record:
         strength=Strength.MEASURED,
         taken_at=taken_at,
         took_s=round(time.monotonic() - began, 3),
-        fingerprint=fingerprint(instrument, job),
+        fingerprint=fingerprint(instrument, job.deployment, job.access, job.inputs),
         conditions={
             "preop": __version__,
             "client": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
@@ -168,15 +168,6 @@ def measure_one(instrument: Instrument, job: Job, watcher: Watcher) -> Record:
         payload=payload,
         error=mask_text(error) if error else None,
     )
-
-
-def fingerprint(instrument: Instrument, job: Job) -> dict[str, Any]:
-    """The facts that this instrument's evidence belongs to.
-
-    The endpoint is part of it: where the hardware is not stated, two engines could not be told apart.
-    """
-    facts = {name: job.deployment.fact(name).value for name in instrument.depends_on}
-    return {**facts, "engine": job.deployment.engine, "endpoint": job.access.url if job.access else None}
 
 
 def read_endpoint(declared: Deployment | None, target: Access, watcher: Watcher) -> tuple[Deployment, Record]:
@@ -268,24 +259,40 @@ def _measure(jobs: Sequence[tuple[Instrument, Job]], watcher: Watcher) -> Iterat
 
 
 def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) -> list[Record]:
-    """Evidence of earlier runs that still speaks for one of the deployments."""
+    """Evidence of earlier runs that still speaks for one of the deployments, oldest first.
+
+    Where there is some that does not any more, and none that does, the newest says why.
+    """
     lifetime = timedelta(days=min(plan.thresholds["evidence.lifetime_days"], 36_500))  # or it overflows
     by_name = {deployment.name: deployment for deployment in deployments}
     now, found = utc_now(), []
+    expected: dict[tuple[str, str], dict[str, Any]] = {}
+    refused: dict[tuple[str, str], str] = {}
     for record in read_records(plan.evidence_roots):
         if isinstance(record, str):
             watcher.message(record)
             continue
         deployment = by_name.get(record.deployment)
-        if deployment is None or record.instrument == "endpoint":
+        if deployment is None or record.instrument == "endpoint" or record.payload is None:
             continue
         try:
             instrument = find_instrument(record.instrument)
         except UsageError:
             continue
-        job = Job(deployment, plan.endpoints.get(deployment.name) or plan.endpoints.get(""))
-        if is_valid(record, fingerprint(instrument, job), now, lifetime):
+        key = (record.instrument, record.deployment)
+        if key not in expected:
+            access = plan.endpoints.get(deployment.name) or plan.endpoints.get("")
+            expected[key] = fingerprint(instrument, deployment, access, plan.inputs)
+        why = mismatch(instrument, record.fingerprint, expected[key])
+        if why is None and not is_fresh(record, now, lifetime):
+            why = f"it is older than {lifetime.days} days, or of no time"
+        if why is None:
             found.append(record)
+        refused[key] = f"{record.instrument} evidence of {record.taken_at[:10]} is not used" + (
+            f" for {record.deployment}: {why}"
+        )
+    for key in refused.keys() - {(record.instrument, record.deployment) for record in found}:
+        watcher.message(mask_text(refused[key]))
     return found
 
 
@@ -302,7 +309,7 @@ def _judge(
 
 def _judge_one(pitfall: Pitfall, case: Case) -> Finding:
     try:
-        finding = apply_contradictions(pitfall, case, pitfall.judge(case))
+        finding = apply_contradictions(pitfall, case, apart(pitfall, case) or pitfall.judge(case))
         _refuse_weak_pass(pitfall, finding)
     except Exception as crash:  # noqa: BLE001 one judge's defect must not cost the other fourteen answers
         why = mask_text(f"{type(crash).__name__}: {crash}")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from made import NOTHING, case, check, deployment, fact
 
 from preop.deployment.read import ReadOptions, read_targets
 from preop.deployment.types import Deployment
+from preop.evidence import Strength
 from preop.facts import Fact, Note, unknown
 from preop.findings import Finding, Outcome
 from preop.pitfalls.p13_gpu_sharing import PITFALL
@@ -222,3 +224,35 @@ def test_a_real_compose_file_from_end_to_end(tmp_path: Path) -> None:
         found = read_targets([str(file)], None, ReadOptions(environment={}))
         for each in found:
             assert check(PITFALL, Case(each, tuple(found))).outcome is expected, gpus
+
+
+def pod(name: str, allocation: str, **facts: Any) -> Deployment:
+    facts = {"engine_version": "0.32.0", "source": f"k8s.yml: Deployment {name}", "gpu_count": 1, **facts}
+    return deployment(name, gpu_allocation=fact(allocation, where="k8s.yml:20:13"), **facts)
+
+
+def test_pods_with_devices_of_their_own_are_no_neighbours_whatever_their_shares() -> None:
+    finding = judged(pod("a", "whole", gpu_memory_fraction=0.9), pod("b", "whole", gpu_memory_fraction=0.9))
+    assert finding.outcome is Outcome.UNPROVEN and finding.holds is Strength.DECLARED
+    assert "1 whole GPU" in finding.summary.en and finding.where == "k8s.yml:20:13"
+    assert finding.needs is not None and "sharing-strategy" in finding.needs.en
+    slices = judged(pod("a", "mig", gpu_count=2), pod("b", "mig"))
+    assert slices.holds is Strength.DECLARED and "2 MIG slices" in slices.summary.en
+    compose = judged(vllm("chat", 0.7, ["0"]), pod("b", "whole", gpu_memory_fraction=0.9))
+    assert not any("b" in str(i.value) for i in compose.evidence if i.name == "also there")
+
+
+def test_a_fraction_is_shut_by_its_quota_and_open_without() -> None:
+    with_quota = judged(pod("a", "fraction", gpu_memory_limit_mib=12_000))
+    assert with_quota.outcome is Outcome.PASS and "12000 MiB" in with_quota.summary.en
+    for allocation in ("fraction", "shared"):
+        finding = judged(pod("a", allocation))
+        assert finding.outcome is Outcome.UNPROVEN and finding.holds is None
+
+
+def test_a_compose_file_with_one_tenant_is_in_order_as_far_as_files_can_tell() -> None:
+    alone = vllm("chat", 0.9)
+    assert judged(alone).holds is Strength.DECLARED
+    stranger = msgspec.structs.replace(alone, notes=(Note("other-tenant", "service x takes a GPU too"),))
+    assert judged(stranger).holds is None
+    assert judged(vllm("chat", 0.9, source="command line")).holds is None

@@ -24,6 +24,7 @@ from preop.cli.options import (
     write_output,
 )
 from preop.errors import UsageError
+from preop.gates import DEFAULT_GATE, GATES
 
 if TYPE_CHECKING:
     from preop.ledger.runs import Run
@@ -42,10 +43,10 @@ __all__ = ["command"]
 @read_options
 @click.option(
     "--gate",
-    type=click.Choice(["deploy"]),
-    default="deploy",
+    type=click.Choice(list(GATES)),
+    default=DEFAULT_GATE,
     show_default=True,
-    help="Which pitfalls are required; this release has one gate, which requires all.",
+    help="The occasion: which pitfalls must be shut. pr: those that files alone decide.",
 )
 @click.option("--concurrency", metavar="1,2,4", help="Levels of the load measurement.")
 @click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
@@ -103,6 +104,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     plan = Plan(
         deployments=deployments,
         endpoints=endpoints,
+        gate=GATES[flags["gate"]],
         inputs=inputs,
         measure=measure,
         options={

@@ -193,5 +193,6 @@ STREAMING = Instrument(
     puts_load=False,
     run=_run,
     missing=_missing,
-    depends_on=("engine_version",),
+    depends_on=("engine_version", "stream_interval"),
+    at_endpoint=True,
 )

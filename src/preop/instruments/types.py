@@ -56,3 +56,7 @@ class Instrument:
     """What must be given before it can run (a flag, a file), or None when it can."""
     depends_on: tuple[str, ...]
     """The facts that its evidence belongs to: the fingerprint is made of them."""
+    reads: tuple[str, ...] = ()
+    """The inputs whose content it belongs to, by the names of `Inputs`."""
+    at_endpoint: bool = False
+    """It belongs to the way to the engine as well: a proxy in between has a say."""

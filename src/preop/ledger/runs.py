@@ -19,7 +19,7 @@ import msgspec
 
 from preop.evidence import RECORD_SCHEMA, Live, Load, Payload, Record, Streaming, Tokens
 
-__all__ = ["DEFAULT_RUNS", "Run", "RunDocument", "is_valid", "read_records", "start_run", "utc_now"]
+__all__ = ["DEFAULT_RUNS", "Run", "RunDocument", "is_fresh", "read_records", "start_run", "utc_now"]
 
 DEFAULT_RUNS = ".preop/runs"
 _MAX_RECORD_BYTES = 64 << 20
@@ -154,9 +154,9 @@ def _depth(value: Any) -> int:
     return depth
 
 
-def is_valid(record: Record, fingerprint: dict[str, Any], now: datetime, lifetime: timedelta) -> bool:
-    """Whether a record still speaks for a deployment with that fingerprint."""
-    if record.payload is None or record.fingerprint != fingerprint:
+def is_fresh(record: Record, now: datetime, lifetime: timedelta) -> bool:
+    """Whether a record holds something, and was taken within `lifetime` before `now`."""
+    if record.payload is None:
         return False
     try:
         taken = datetime.fromisoformat(record.taken_at)

@@ -71,8 +71,10 @@ def unproven(
     evidence: Iterable[Item] = (),
     remedy: Text | None = None,
     where: str | None = None,
+    holds: Strength | None = None,
 ) -> Finding:
-    """Nothing decides; `needs` is exactly what would. `strength` is that of what is shown, if any."""
+    """Nothing decides; `needs` is exactly what would. `strength` is that of what is shown, if any; `holds`
+    that at which the pitfall is shut all the same."""
     return Finding(
         outcome=Outcome.UNPROVEN,
         summary=summary,
@@ -81,6 +83,7 @@ def unproven(
         needs=needs,
         remedy=remedy,
         where=where,
+        holds=holds,
     )
 
 

@@ -44,5 +44,6 @@ TOKENS = Instrument(
     puts_load=False,
     run=_run,
     missing=_missing,
-    depends_on=("engine_version", "model", "tokenizer", "chat_template"),
+    depends_on=("engine_version", "model", "tokenizer", "tokenizer_mode", "chat_template"),
+    reads=("tokenizer",),
 )

@@ -124,6 +124,7 @@ def judge(case: Case) -> Finding:
             ),
             evidence=evidence,
             where=place(fact),
+            holds=Strength.DECLARED if image is not None and image.digest is not None else None,
         )
     if image is None:
         return _no_image(fact, evidence)
@@ -171,6 +172,7 @@ def judge(case: Case) -> Finding:
         strength=Strength.DECLARED,
         evidence=evidence,
         where=place(fact),
+        holds=Strength.DECLARED,
     )
 
 

@@ -25,6 +25,7 @@ from preop.facts import Fact
 from preop.findings import Finding, Item, Outcome
 from preop.pitfalls.accelerator import cpu, vendor
 from preop.pitfalls.clip import clip
+from preop.pitfalls.p13_gpu_sharing.allocation import allocated, is_apart
 from preop.pitfalls.p13_gpu_sharing.placement import Placement, placement
 from preop.pitfalls.readings import hides_flags, release
 from preop.pitfalls.say import failed, item, not_applicable, passed, place, threshold_item, unproven
@@ -75,6 +76,9 @@ def judge(case: Case) -> Finding:
             evidence=[item("accelerator", on_cpu)],
             where=place(on_cpu),
         )
+    by_platform = allocated(case)
+    if by_platform is not None:
+        return by_platform
     me = case.deployment
     mine = placement(me)
     neighbours = _neighbours(case)
@@ -101,7 +105,7 @@ def _file(deployment: Deployment) -> str | None:
 def _others(case: Case) -> list[Deployment]:
     """The other deployments that may use a GPU."""
     me = case.deployment
-    return [d for d in case.siblings if d.name != me.name and cpu(Case(d)) is None]
+    return [d for d in case.siblings if d.name != me.name and not is_apart(d) and cpu(Case(d)) is None]
 
 
 def _neighbours(case: Case) -> list[Deployment]:
@@ -126,7 +130,7 @@ def _beside_strangers(finding: Finding, strangers: Sequence[str]) -> Finding:
         *(Item("also there", said, source="the files given") for said in strangers),
     )
     if finding.outcome is not Outcome.PASS:
-        return replace(finding, evidence=evidence)
+        return replace(finding, evidence=evidence, holds=None)
     return unproven(
         Text(
             f"{len(strangers)} more may be on its GPU, share unknown",
@@ -253,6 +257,8 @@ def _alone(case: Case, mine: Placement, others: bool) -> Finding:
         ),
         evidence=evidence,
         where=where,
+        # a compose file without another tenant is in order as far as files can tell
+        holds=Strength.DECLARED if _file(case.deployment) is not None and not others else None,
     )
 
 

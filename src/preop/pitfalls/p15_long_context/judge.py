@@ -8,7 +8,8 @@ in silence, is then what the engine was told to do at the limit; without them it
 
 What facts never fail: native hybrids of full and sliding layers; scaling that covers the length; llama.cpp's
 slots that share one pool, which that engine cuts to the trained length; whatever may be set out of sight.
-Nothing passes by facts: whether text far back is still found has to be measured.
+Nothing passes by facts: whether text far back is still found has to be measured. A length within the native
+window, or within what its RoPE scaling reaches, holds as far as files can tell.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from preop.pitfalls.readings import (
     batch_cap,
     engine_name,
     grouped,
+    hides_flags,
     length_flag,
     not_set,
     release,
@@ -180,6 +182,9 @@ def _scaled(
         evidence=evidence,
         remedy=add if refused and version is None else None,
         where=where,
+        holds=Strength.DECLARED
+        if scaling.reach is not None and not (refused and allowed is not True)
+        else None,
     )
 
 
@@ -347,7 +352,12 @@ def _within(case: Case, native: Native | None, served: Served, evidence: list[It
             f"{grouped(served.tokens)} 在原生 {grouped(native.tokens)} 之内：未实测",
         )
     return unproven(
-        summary, needs=_needles(served.tokens), strength=Strength.DECLARED, evidence=evidence, where=where
+        summary,
+        needs=_needles(served.tokens),
+        strength=Strength.DECLARED,
+        evidence=evidence,
+        where=where,
+        holds=Strength.DECLARED if native.is_sure and not hides_flags(case) else None,
     )
 
 
