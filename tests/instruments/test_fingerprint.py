@@ -20,7 +20,7 @@ from preop.instruments.types import Access
 
 LOAD, STREAMING, TOKENS = (find_instrument(name) for name in ("load", "streaming", "tokens"))
 URL = "http://127.0.0.1:8000"
-PINNED = {
+PINNED: dict[str, Any] = {
     "model": "org/m",
     "engine_version": "0.32.0",
     "gpu": "H100-SXM-80GB",
@@ -30,7 +30,7 @@ PINNED = {
 }
 
 
-def deployed(running: dict[str, Any] | None = None, **facts: object) -> Deployment:
+def deployed(running: dict[str, Any] | None = None, /, **facts: Any) -> Deployment:
     here, there = Origin("file", "compose.yml:3:5"), Origin("route", "GET /metrics")
     made = {name: known(value, "user", here) for name, value in facts.items()}
     made.update({name: known(value, "engine", there) for name, value in (running or {}).items()})
