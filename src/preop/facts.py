@@ -76,7 +76,14 @@ class Note(msgspec.Struct, frozen=True):
     """Something to know that is no fact: an unknown flag, a duplicate, a value out of its choices."""
 
     kind: Literal[
-        "unknown-flag", "bad-value", "repeated-flag", "hidden", "removed-flag", "other-tenant", "other"
+        "unknown-flag",
+        "bad-value",
+        "repeated-flag",
+        "hidden",
+        "hidden-environment",
+        "removed-flag",
+        "other-tenant",
+        "other",
     ]
     message: str
     where: str | None = None

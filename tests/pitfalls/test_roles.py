@@ -16,11 +16,12 @@ from preop.pitfalls.roles import apart
 from preop.run import Plan, Watcher, check
 
 PITFALLS = {pitfall.id: pitfall for pitfall in all_pitfalls()}
-CLIENTS_SEE = {"P02", "P04", "P07", "P08", "P14", "P15"}
+OF_THE_RANK = {"P06", "P09", "P12", "P13"}
 
 
 def part(name: str, **facts: Any) -> Deployment:
-    return deployment(name, **{"model": "org/m", "source": f"lws.yml: LeaderWorkerSet {name}", **facts})
+    source = f"lws.yml: LeaderWorkerSet serve: container {name}"
+    return deployment(name, **{"model": "org/m", "source": source, **facts})
 
 
 def not_applicable(me: Deployment, *others: Deployment) -> set[str]:
@@ -34,9 +35,17 @@ def not_applicable(me: Deployment, *others: Deployment) -> set[str]:
 
 @pytest.mark.parametrize("told", [{"role": "worker"}, {"headless": True}, {"node_rank": 1}])
 def test_a_worker_is_judged_at_its_leader_for_what_clients_see(told: dict[str, Any]) -> None:
-    leader = part("serve-leader", role=fact("leader"))
-    assert not_applicable(part("serve-worker", **told), leader) == CLIENTS_SEE
-    assert not_applicable(leader, part("serve-worker", **told)) == set()
+    for leader in (part("serve", role=fact("leader")), part("serve", source="lws.yml: service other")):
+        assert not_applicable(part("serve-worker", **told), leader) == PITFALLS.keys() - OF_THE_RANK
+        assert not_applicable(leader, part("serve-worker", **told)) == set()
+
+
+def test_a_worker_without_words_of_its_own_follows_the_leader_of_its_object() -> None:
+    worker = part("serve-worker", role="worker", model=unknown("a script starts it"))
+    leader = part("serve", role="leader")
+    assert not_applicable(worker, leader) == PITFALLS.keys() - OF_THE_RANK
+    other = part("other", role="leader", source="lws.yml: LeaderWorkerSet other: container x")
+    assert not_applicable(worker, other) == set()
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import msgspec
 from preop.deployment import shell
 from preop.deployment.container import CONTAINER_COMMANDS, ContainerRun
 from preop.deployment.tokens import HOLE, Source, Token, environment_word, variable
-from preop.deployment.types import GpuRequest, Launch
+from preop.deployment.types import GpuRequest, Launch, MountedText
 from preop.deployment.wrappers import after_wrapper
 from preop.errors import InputError
 from preop.facts import Origin, Word
@@ -43,6 +43,11 @@ class Found:
     gpus: GpuRequest | None = None
     name: str | None = None
     hidden: tuple[str, ...] = ()
+    """Why flags or environment may exist that cannot be seen."""
+    hidden_environment: tuple[str, ...] = ()
+    """Why environment variables, and no flags, may exist that cannot be seen."""
+    texts: Mapping[str, MountedText] = field(default_factory=dict)
+    """Texts that a container sees as files, by their path inside."""
     mounts: Mapping[str, str] = field(default_factory=dict)
     """Folders of this machine that a container sees, by their path inside."""
     folder: Path | None = Path()
@@ -95,6 +100,8 @@ class Found:
             image=self._image_word(),
             gpus=self.gpus,
             hidden=tuple(dict.fromkeys(hidden)),
+            hidden_environment=self.hidden_environment,
+            texts=dict(self.texts),
             mounts=self._mounts_here(),
         )
 
@@ -274,7 +281,7 @@ def starts_engine(tokens: Sequence[Token]) -> bool:
 
 def _from_shell(source: Source, outer: Found, depth: int, arguments: Sequence[Token] = ()) -> list[Found]:
     found = []
-    unseen = outer.hidden[0] if outer.hidden else None
+    unseen = next(iter((*outer.hidden, *outer.hidden_environment)), None)
     number = next(_SHELL_NUMBERS)
     for command in shell.commands(source, outer.environment, unseen, arguments):
         exported = {name: environment_word(name, value) for name, value in command.exported.items()}

@@ -13,7 +13,7 @@ from preop.errors import InputError
 from preop.facts import Origin
 from preop.secrets import is_secret_name
 
-__all__ = ["interpolate"]
+__all__ = ["Places", "interpolate"]
 
 MAX_NESTING = 20
 MAX_LENGTH = 200_000
@@ -27,7 +27,7 @@ def interpolate(node: Scalar, variables: Mapping[str, str]) -> Token:
     nothing, but the machine that runs it may have it. Raises `InputError` on nesting without end."""
     reader = _Interpolation(node, variables)
     reader.read(0, len(node.text), 0)
-    return Token("".join(reader.chars), node.origin, reader.holes, tuple(reader.at), _Places(node))
+    return Token("".join(reader.chars), node.origin, reader.holes, tuple(reader.at), Places(node))
 
 
 class _Interpolation:
@@ -115,7 +115,7 @@ class _Interpolation:
         return -1
 
 
-class _Places:
+class Places:
     """The place in the file of an offset in a value, found by its words in the raw text."""
 
     def __init__(self, node: Scalar) -> None:

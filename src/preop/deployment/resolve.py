@@ -46,6 +46,7 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         parsed,
         launch.environment,
         hidden=(*launch.hidden, *parsed.hidden),
+        hidden_environment=launch.hidden_environment,
         accelerator=Accelerator(gpu.name, gpu.total_gib) if gpu else None,
     )
     found = dict(found)
@@ -56,7 +57,8 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         if name not in found or found[name].set_by != "user":
             found[name] = fact
     model, model_notes = _model(found.get("model"), launch, options, folder)
-    hidden = tuple(Note("hidden", reason) for reason in launch.hidden)
+    hidden = [Note("hidden", reason) for reason in launch.hidden]
+    hidden += [Note("hidden-environment", reason) for reason in launch.hidden_environment]
     return Deployment(
         name=launch.name or engine,
         engine=engine,
@@ -183,16 +185,20 @@ def _home(text: str) -> Path:
 
 def _read_config(text: str, launch: Launch, folder: Path | None) -> Mapping[str, Any] | Unreadable:
     """The mapping in an engine's `--config` file. Raises `InputError` where it is here and is none."""
-    from preop.engines import Unreadable
-
-    path = _here(text, launch, folder)
-    if path is None:
-        return Unreadable("it is inside the container" if launch.image else "it is not here")
     from preop.deployment.environment import read_text
     from preop.deployment.yaml_nodes import Map, load, to_python
+    from preop.engines import Unreadable
     from preop.errors import InputError
 
-    documents = load(read_text(path, "an engine's config file"), str(path))
+    held = launch.texts.get(text)
+    path = _here(text, launch, folder) if held is None else None
+    if held is not None:
+        content, path = held.text, Path(held.file)
+    elif path is not None:
+        content = read_text(path, "an engine's config file")
+    else:
+        return Unreadable("it is inside the container" if launch.image else "it is not here")
+    documents = load(content, str(path))
     if len(documents) != 1 or not isinstance(documents[0], Map):
         raise InputError(f"{path}: expected one mapping of flags")
     found: dict[str, Any] = to_python(documents[0])

@@ -9,7 +9,7 @@ import msgspec
 from preop.facts import Fact, Note, Origin, Word, unknown
 from preop.models.types import Model
 
-__all__ = ["Contradiction", "Deployment", "GpuRequest", "Launch"]
+__all__ = ["Contradiction", "Deployment", "GpuRequest", "Launch", "MountedText"]
 
 
 class GpuRequest(msgspec.Struct, frozen=True):
@@ -21,6 +21,17 @@ class GpuRequest(msgspec.Struct, frozen=True):
     ids: tuple[str, ...] | None = None
     """Device ids where they are named; None: not named."""
     origin: Origin | None = None
+
+
+class MountedText(msgspec.Struct, frozen=True):
+    """A text of the user's files that a container sees as a file of its own."""
+
+    text: str
+    file: str
+    """The file that holds it."""
+    line: int = 1
+    column: int = 1
+    """Where it begins there."""
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -35,6 +46,10 @@ class Launch(msgspec.Struct, frozen=True):
     gpus: GpuRequest | None = None
     hidden: tuple[str, ...] = ()
     """Reasons why flags or environment may exist that cannot be seen (an env_file that is not there)."""
+    hidden_environment: tuple[str, ...] = ()
+    """Reasons why environment variables, and no flags, may exist that cannot be seen."""
+    texts: dict[str, MountedText] = {}
+    """Texts that the engine's container sees as files, by their path inside."""
     mounts: dict[str, str] = {}
     """Folders and files of this machine that the engine's container sees, by their path inside."""
     facts: dict[str, Fact] = {}

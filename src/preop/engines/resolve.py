@@ -21,6 +21,8 @@ _ALLOW_LONG = {
     "vllm": ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", frozenset({"1", "true"})),
     "sglang": ("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", frozenset({"1", "true", "yes", "y"})),
 }
+_SET_BY_ENVIRONMENT = frozenset({"llama.cpp", "tgi"})
+"""Engines whose flags have twins among the environment variables."""
 _TRUE, _FALSE = {"on", "enabled", "true", "1"}, {"off", "disabled", "false", "0"}
 _PAD = 256
 """llama.cpp rounds contexts up to this (`GGML_PAD(n_ctx, 256)` in `llama-context.cpp`)."""
@@ -35,16 +37,23 @@ def facts(
     environment: Mapping[str, Word],
     *,
     hidden: Sequence[str] = (),
+    hidden_environment: Sequence[str] = (),
     accelerator: Accelerator | None = None,
 ) -> dict[str, Fact]:
     """Every fact of the vocabulary that this engine has, by canonical name.
 
     A fact that nobody set has the default of `version` where that version is stated and its table is here;
     else it is unknown, and `note` says what the newest known default is. `hidden` are the reasons why flags
-    or environment may exist that cannot be seen: they make unknown whatever nobody is seen to set.
+    or environment may exist that cannot be seen: they make unknown whatever nobody is seen to set;
+    `hidden_environment` those that concern the environment alone.
     `accelerator` resolves the defaults of vLLM that depend on GPU memory.
     """
-    source = _Source(engine, version, parsed, environment, tuple(dict.fromkeys((*parsed.hidden, *hidden))))
+    hidden = (*parsed.hidden, *hidden)
+    if engine in _SET_BY_ENVIRONMENT:
+        hidden, hidden_environment = (*hidden, *hidden_environment), ()
+    source = _Source(
+        engine, version, parsed, environment, tuple(dict.fromkeys(hidden)), tuple(hidden_environment)
+    )
     found = {}
     for name, entry in vocabulary().items():
         flags = entry.get(engine)
@@ -72,8 +81,10 @@ class _Source:
         parsed: ParsedFlags,
         environment: Mapping[str, Word],
         hidden: tuple[str, ...],
+        hidden_environment: tuple[str, ...] = (),
     ) -> None:
         self.engine, self.parsed, self.environment, self.hidden = engine, parsed, environment, hidden
+        self.hidden_environment = hidden_environment
         self.exact = table(engine, version) if version else None
         self.flags = self.exact or table(engine)
         self.version = version
@@ -145,9 +156,10 @@ class _Source:
             if word.text is None:
                 return unknown(word.note or f"{variable} cannot be seen", origin=word.origin)
             return known(word.text.strip().lower() in true, "user", word.origin)
-        if self.hidden:
+        unseen = (*self.hidden, *self.hidden_environment)
+        if unseen:
             return unknown(
-                f"{variable} is not seen to be set, and it may be where it cannot be seen: {self.hidden[0]}"
+                f"{variable} is not seen to be set, and it may be where it cannot be seen: {unseen[0]}"
             )
         if self.exact is None:
             return unknown(f"{variable} is not set, and the engine's version is not stated")

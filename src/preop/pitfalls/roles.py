@@ -1,8 +1,8 @@
 """Deployments that are a part of something: judged as what they are.
 
-A worker behind a leader serves no clients: what clients see is judged at the leader, where that is in the
-same check. A prefill instance generates one token and streams nothing; what the stream looks like is judged
-at the decode side. An embedder or reranker answers at once.
+A worker behind a leader serves no clients and decides nothing: all but its GPUs and its software stack is
+judged at the leader, where that is in the same check. A prefill instance generates one token and streams
+nothing; what the stream looks like is judged at the decode side. An embedder or reranker answers at once.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from preop.text import Text
 
 __all__ = ["apart"]
 
-_AT_THE_LEADER = frozenset({"P02", "P04", "P07", "P08", "P14", "P15"})
-"""What clients see, or the leader's scheduler decides, for all ranks of one engine."""
+_OF_THE_RANK = frozenset({"P06", "P09", "P12", "P13"})
+"""What each rank has of its own: its GPUs and its software stack. All else is the whole engine's."""
 _NOT_IN_PREFILL = frozenset({"P08", "P14"})
 _NOT_OF_POOLING = frozenset({"P08", "P14"})
 _POOLING = {
@@ -37,7 +37,7 @@ def apart(pitfall: Pitfall, case: Case) -> Finding | None:
 
 
 def _worker(pitfall: Pitfall, case: Case) -> Finding | None:
-    if pitfall.id not in _AT_THE_LEADER:
+    if pitfall.id in _OF_THE_RANK:
         return None
     told = _follows(case.deployment)
     if told is None:
@@ -70,16 +70,23 @@ def _follows(deployment: Deployment) -> tuple[str, Fact] | None:
 
 
 def _leads(other: Deployment, worker: Deployment) -> bool:
-    """Whether `other` surely is the one that answers for `worker`: of the same file, the same engine and
-    model, and no worker itself."""
-    return (
-        other.name != worker.name
-        and other.engine == worker.engine
-        and other.source.partition(": ")[0] == worker.source.partition(": ")[0]
-        and other.fact("model").is_known
-        and other.fact("model").value == worker.fact("model").value
-        and _follows(other) is None
-    )
+    """Whether `other` surely is the one that answers for `worker`: the leader of the same object, or of the
+    same file, the same engine and model, and no worker itself."""
+    if other.name == worker.name or other.engine != worker.engine or _follows(other) is not None:
+        return False
+    if other.fact("role").value == "leader":
+        return _owner(other) == _owner(worker)
+    model = other.fact("model")
+    return _file(other) == _file(worker) and model.is_known and model.value == worker.fact("model").value
+
+
+def _owner(deployment: Deployment) -> str:
+    """`serve.yaml: LeaderWorkerSet big` of `serve.yaml: LeaderWorkerSet big: container worker`."""
+    return deployment.source.partition(": container ")[0]
+
+
+def _file(deployment: Deployment) -> str:
+    return deployment.source.partition(": ")[0]
 
 
 def _prefill(pitfall: Pitfall, case: Case) -> Finding | None:

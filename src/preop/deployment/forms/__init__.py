@@ -10,9 +10,10 @@ __all__ = ["Context", "File", "Form", "Reading", "Started", "expected", "form_of
 
 def _forms() -> tuple[Form, ...]:
     from preop.deployment.forms.compose import COMPOSE
+    from preop.deployment.forms.kubernetes import KUBERNETES
     from preop.deployment.forms.shell_script import SHELL_SCRIPT
 
-    return (COMPOSE, SHELL_SCRIPT)
+    return (KUBERNETES, COMPOSE, SHELL_SCRIPT)
 
 
 def form_of(file: File) -> Form | None:

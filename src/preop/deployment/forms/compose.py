@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from preop.deployment.command import Found, unwrap
+from preop.deployment.command import unwrap
 from preop.deployment.forms.compose_file import read_compose
+from preop.deployment.forms.strangers import stranger
 from preop.deployment.forms.types import Context, File, Form, Reading, Started
 from preop.deployment.yaml_nodes import Map
 from preop.errors import InputError
@@ -52,7 +53,7 @@ def _read(file: File, context: Context) -> Reading:
                 name,
                 f"{file.name}: service {name}",
                 commands,
-                otherwise=_stranger(name, service),
+                otherwise=stranger(f"service {name}", service),
                 copies=copies,
             )
         )
@@ -61,25 +62,6 @@ def _read(file: File, context: Context) -> Reading:
     said += [note.message for note in found.parked]
     silent = f"no service to judge: {'; '.join(said) or 'there are none'}"
     return Reading(started, shared, once, silent)
-
-
-def _stranger(name: str, service: Found) -> tuple[Note, ...]:
-    """A service that may be an engine, and no command says so; and one that takes a GPU for something preop
-    does not know. Those that only watch the GPU do not count."""
-    from preop.engines.images import engine_by_name
-    from preop.engines.tables import label
-
-    image = service.image.head if service.image else ""
-    engine = engine_by_name(image)
-    if engine is not None and (not service.tokens or service.tokens[0].head.startswith("-")):
-        text = (
-            f"service {name} is not judged: its image may be one of {label(engine)}, and no command says so"
-        )
-        return (Note("other", text),)
-    if service.gpus is None or re.search(r"exporter|dcgm|nvitop|nvidia-smi", image):
-        return ()
-    text = f"service {name} takes a GPU too, and preop does not know what it runs"
-    return (Note("other-tenant", text, str(service.gpus.origin) if service.gpus.origin else None),)
 
 
 def _override(path: Path) -> list[Note]:

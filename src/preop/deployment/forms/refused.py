@@ -39,8 +39,6 @@ def what_it_is(file: File) -> str:
     if not file.mappings:
         return "holds no mapping"
     names = frozenset(file.mappings[0].entries)
-    if {"apiVersion", "kind"} <= names:
-        return "a Kubernetes manifest, which preop does not read yet"
     if names & {"apiVersion", "servingEngineSpec"}:
         return "a Helm chart or its values, which preop does not read yet"
     if names & {"applications", "llm_configs"}:

@@ -48,7 +48,7 @@ class File:
         return tuple(document for document in self.documents if isinstance(document, Map))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Context:
     """What a reader may look at besides its own file."""
 
