@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from preop import __version__
+from preop.baseline.compare import Base, compare
 from preop.deployment.types import Deployment
 from preop.errors import InstrumentError, PreopError, UsageError
 from preop.evidence import RECORD_SCHEMA, Live, Record, Strength
@@ -38,6 +39,8 @@ from preop.secrets import mask_text
 from preop.signals import ignore_interrupts
 from preop.text import Text
 from preop.thresholds import Thresholds
+from preop.waivers import Grant
+from preop.waivers import apply as apply_waivers
 
 __all__ = ["Interrupted", "Plan", "Watcher", "about_pitfalls", "check", "measure_one", "read_endpoint"]
 
@@ -70,6 +73,11 @@ class Plan:
     thresholds: Thresholds = field(default_factory=Thresholds)
     evidence_roots: Sequence[Path] = ()
     """Run folders whose valid evidence is used besides what this run measures."""
+    waivers: Sequence[Grant] = ()
+    base: Base | None = None
+    """What the findings are held against."""
+    remarks: Sequence[Text] = ()
+    """What a reader must know that came up before the check."""
 
 
 class Interrupted(Exception):
@@ -116,6 +124,11 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         if (record.instrument, record.deployment) not in fresh
     ]
     results = [_judge(pitfall, deployments, [*earlier, *records], plan) for pitfall in all_pitfalls()]
+    baseline = None
+    if plan.base is not None:
+        results, baseline = compare(results, deployments, plan.base)
+    warn_days = plan.thresholds["waiver.warn_days"]
+    results, said = apply_waivers(results, deployments, plan.waivers, utc_now().date(), warn_days)
     return Report(
         preop_version=__version__,
         verdict=decide(results, plan.gate),
@@ -129,6 +142,8 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         started_at=started_at,
         took_s=round(time.monotonic() - began, 3),
         run_path=str(run.path) if run is not None else None,
+        baseline=baseline,
+        remarks=(*plan.remarks, *said),
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import math
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,18 +13,22 @@ from preop.errors import UsageError
 from preop.inputs import Inputs
 from preop.instruments.types import MOST_CONCURRENT
 from preop.thresholds import THRESHOLDS
+from preop.tomls import read_toml
 
 __all__ = [
     "SETTINGS_FILE",
     "Accelerator",
+    "ApprovalSettings",
+    "CostSettings",
     "DeploymentSettings",
+    "ImageSettings",
     "MeasureSettings",
+    "ModelSettings",
     "Settings",
     "load_settings",
 ]
 
 SETTINGS_FILE = "preop.toml"
-_MAX_BYTES = 1_000_000
 
 Accelerator = Literal["nvidia", "amd", "intel", "google", "habana", "apple", "none"]
 Level = Annotated[int, msgspec.Meta(ge=1, le=MOST_CONCURRENT)]
@@ -53,12 +56,57 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     yes_load: str | None = None
 
 
+class ImageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is inside an image of the team's own."""
+
+    engine: Literal["vllm", "sglang", "llama.cpp", "tgi", "tensorrt-llm"]
+    version: Annotated[str, msgspec.Meta(pattern=r"^(tag|b\d+|v?\d+(\.\d+)+\S*)$", max_length=60)] | None = (
+        None
+    )
+    """`tag`: the tag states it."""
+    command: list[str] | None = None
+
+
+class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where models are on this machine."""
+
+    root: str | None = None
+    """Folder with `ORG/NAME/config.json` below it."""
+
+
+class CostSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the hardware costs."""
+
+    gpu_hour: Annotated[float, msgspec.Meta(gt=0, le=100_000)] | None = None
+    """Price of one GPU for an hour."""
+    currency: Annotated[str, msgspec.Meta(min_length=1, max_length=8)] = "USD"
+
+
+class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the change-approval page says that nothing measures."""
+
+    service: Annotated[str, msgspec.Meta(max_length=200)] | None = None
+    change: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+    """What the change is and why, in words."""
+    rollback: Annotated[str, msgspec.Meta(max_length=2000)] | None = None
+    """How to go back."""
+
+
 class Settings(msgspec.Struct, frozen=True):
     """The whole of `preop.toml`."""
 
     lang: str | None = None
     runs: str | None = None
     """Folder of the run documents; `.preop/runs` by default."""
+    waivers: str | None = None
+    """The waivers' file; `preop-waivers.toml` by default, where there is one."""
+    offline: bool = False
+    """Nothing may ask the network."""
+    images: dict[str, ImageSettings] = {}
+    """By repository, with `*` for any part of its name."""
+    models: ModelSettings = ModelSettings()
+    cost: CostSettings = CostSettings()
+    approval: ApprovalSettings = ApprovalSettings()
     deployment: DeploymentSettings = DeploymentSettings()
     inputs: Inputs = Inputs()
     measure: MeasureSettings = MeasureSettings()
@@ -70,6 +118,9 @@ _SECTIONS: dict[str, type[msgspec.Struct]] = {
     "deployment": DeploymentSettings,
     "inputs": Inputs,
     "measure": MeasureSettings,
+    "models": ModelSettings,
+    "cost": CostSettings,
+    "approval": ApprovalSettings,
 }
 
 
@@ -82,34 +133,37 @@ def load_settings(path: Path | None = None) -> Settings:
         path = Path(SETTINGS_FILE)
         if not path.is_file():
             return Settings()
-    table = _read(path)
-    known_keys = {"lang", "runs", "thresholds", *_SECTIONS}
+    table = read_toml(path)
+    known_keys = {"lang", "runs", "waivers", "offline", "images", "thresholds", *_SECTIONS}
     _refuse_unknown(path, "", table, known_keys)
     sections = {name: _section(path, name, table.get(name, {}), kind) for name, kind in _SECTIONS.items()}
     lang = table.get("lang")
     if lang not in (None, "en", "zh"):
         raise UsageError(f'{path}: lang is {lang!r}, expected "en" or "zh"')
-    runs = table.get("runs")
-    if runs is not None and (not isinstance(runs, str) or "\0" in runs):
-        raise UsageError(f"{path}: runs is {runs!r}, expected a folder's path")
+    offline = table.get("offline", False)
+    if not isinstance(offline, bool):
+        raise UsageError(f"{path}: offline is {offline!r}, expected true or false")
     return Settings(
-        lang=lang, runs=runs, thresholds=_thresholds(path, table.get("thresholds", {})), **sections
+        lang=lang,
+        offline=offline,
+        images=_images(path, table.get("images", {})),
+        thresholds=_thresholds(path, table.get("thresholds", {})),
+        runs=_path(path, "runs", table.get("runs"), "a folder's path"),
+        waivers=_path(path, "waivers", table.get("waivers"), "a file's path"),
+        **sections,
     )
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise UsageError(f"{path}: larger than 1 MB, expected a settings file")
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: not valid TOML: {error}") from None
-    except UnicodeDecodeError:
-        raise UsageError(f"{path}: not UTF-8 text, expected a TOML file") from None
-    except RecursionError:
-        raise UsageError(f"{path}: nested too deeply, expected a settings file") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror or error}") from None
+def _path(path: Path, key: str, value: Any, expected: str) -> str | None:
+    if value is not None and (not isinstance(value, str) or not value or "\0" in value):
+        raise UsageError(f"{path}: {key} is {value!r}, expected {expected}")
+    return value
+
+
+def _images(path: Path, table: Any) -> dict[str, ImageSettings]:
+    if not isinstance(table, dict):
+        raise UsageError(f'{path}: images is {table!r}, expected entries such as "registry/vllm" = {{...}}')
+    return {name: _section(path, f'images."{name}"', entry, ImageSettings) for name, entry in table.items()}
 
 
 def _section(path: Path, name: str, table: Any, kind: type[msgspec.Struct]) -> Any:

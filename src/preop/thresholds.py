@@ -115,6 +115,13 @@ THRESHOLDS: dict[str, Threshold] = {
             "preop's own: long enough for a release, short enough to notice",
             "age up to which measured evidence is used",
         ),
+        Threshold(
+            "waiver.warn_days",
+            14,
+            "days",
+            "preop's own: two weekly reviews before it ends",
+            "days before its end on which a waiver is announced",
+        ),
     )
 }
 

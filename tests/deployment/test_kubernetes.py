@@ -343,7 +343,31 @@ def test_ten_thousand_documents_in_one_file(tmp_path: Path) -> None:
 
 
 KEYS = st.sampled_from(
-    ["apiVersion", "kind", "metadata", "name", "spec", "template", "containers", "image", "args", "command", "env", "envFrom", "value", "valueFrom", "resources", "limits", "volumes", "items", "replicas", "data", "configMapRef", "nodeSelector", "initContainers"]
+    [
+        "apiVersion",
+        "kind",
+        "metadata",
+        "name",
+        "spec",
+        "template",
+        "containers",
+        "image",
+        "args",
+        "command",
+        "env",
+        "envFrom",
+        "value",
+        "valueFrom",
+        "resources",
+        "limits",
+        "volumes",
+        "items",
+        "replicas",
+        "data",
+        "configMapRef",
+        "nodeSelector",
+        "initContainers",
+    ]
 )
 LEAVES = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=6) | st.sampled_from([IMAGE, "v1"])
 

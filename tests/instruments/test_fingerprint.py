@@ -146,12 +146,14 @@ def test_a_key_in_an_address_is_not_kept() -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-        lambda inner: st.dictionaries(
-            st.sampled_from(["engine", "set", "running", "inputs", "unseen", "endpoint", "model", "gpu"]),
-            inner,
-            max_size=8,
-        )
-        | st.lists(inner, max_size=3),
+        lambda inner: (
+            st.dictionaries(
+                st.sampled_from(["engine", "set", "running", "inputs", "unseen", "endpoint", "model", "gpu"]),
+                inner,
+                max_size=8,
+            )
+            | st.lists(inner, max_size=3)
+        ),
     )
 )
 def test_a_fingerprint_that_somebody_edited_never_raises(document: Any) -> None:

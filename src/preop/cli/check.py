@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from preop.cli.history import baseline, waivers
 from preop.cli.options import (
     access_options,
     accesses,
@@ -18,6 +20,7 @@ from preop.cli.options import (
     language_option,
     merged_inputs,
     read_options,
+    reading_options,
     settings_of,
     settings_option,
     writable,
@@ -47,6 +50,12 @@ __all__ = ["command"]
     default=DEFAULT_GATE,
     show_default=True,
     help="The occasion: which pitfalls must be shut. pr: those that files alone decide.",
+)
+@click.option(
+    "--baseline", metavar="REF|RUN", help="Only findings that are new since this git ref or run count."
+)
+@click.option(
+    "--waivers", type=click.Path(path_type=Path), help="Waivers file (default: preop-waivers.toml)."
 )
 @click.option("--concurrency", metavar="1,2,4", help="Levels of the load measurement.")
 @click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
@@ -115,8 +124,13 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         },
         thresholds=Thresholds(settings.thresholds),
         evidence_roots=[runs, *([Path(inputs.evidence)] if inputs.evidence else [])],
+        waivers=waivers(flags["waivers"], settings),
     )
     watcher = Progress(quiet=flags["quiet"])
+    if flags["baseline"] is not None:
+        options = reading_options(settings, flags)
+        base, remarks = baseline(flags["baseline"], plan, flags["targets"], options, runs)
+        plan = replace(plan, base=base, remarks=remarks)
     run = None
     if flags["keep"]:
         asked = {

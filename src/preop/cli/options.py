@@ -21,6 +21,7 @@ from preop.text import Language
 if TYPE_CHECKING:
     from preop.deployment.read import ReadOptions
     from preop.deployment.types import Deployment
+    from preop.engines.images import ImageRule
 
 __all__ = [
     "access_options",
@@ -32,6 +33,7 @@ __all__ = [
     "language_option",
     "merged_inputs",
     "read_options",
+    "reading_options",
     "settings_of",
     "settings_option",
     "writable",
@@ -96,6 +98,7 @@ read_options = _stack(
     ),
     click.option("--model-path", help="Folder or GGUF of the model's files on this machine."),
     click.option("--fetch", is_flag=True, help="Ask the model hub for what is not on this machine."),
+    click.option("--offline", is_flag=True, help="Never ask the network; endpoints that are named excepted."),
 )
 
 
@@ -172,7 +175,7 @@ def declared_deployments(
 
     Raises `InputError` for what cannot be read.
     """
-    options, targets = _reading(settings, flags), flags.get("targets") or ()
+    options, targets = reading_options(settings, flags), flags.get("targets") or ()
     if targets or served is not None:
         from preop.deployment.read import read_targets
 
@@ -185,19 +188,35 @@ def declared_deployments(
     return [found] if found is not None else []
 
 
-def _reading(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
+def reading_options(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
     """What the flags or the file say of the deployment that its own files do not."""
     from preop.deployment.read import ReadOptions
 
     facts = settings.deployment
+    offline = bool(flags.get("offline")) or settings.offline
+    if offline and flags["fetch"]:
+        raise UsageError("--fetch asks the model hub, and --offline (or offline in preop.toml) forbids that")
     return ReadOptions(
         engine_version=flags["engine_version"] or facts.engine_version,
         gpu=flags["gpu"] or facts.gpu,
         gpu_count=flags["gpu_count"] or facts.gpu_count,
         accelerator=flags["accelerator"] or facts.accelerator,
         model_path=flags["model_path"] or facts.model_path,
+        models=settings.models.root,
         fetch=flags["fetch"],
         environment=os.environ,
+        images=_image_rules(settings),
+    )
+
+
+def _image_rules(settings: Settings) -> tuple[ImageRule, ...]:
+    from preop.engines.images import ImageRule
+
+    return tuple(
+        ImageRule(
+            pattern, image.engine, image.version, None if image.command is None else tuple(image.command)
+        )
+        for pattern, image in settings.images.items()
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,6 +19,9 @@ from preop.deployment.wrappers import after_wrapper
 from preop.errors import InputError
 from preop.facts import Origin, Word
 from preop.secrets import mask_text
+
+if TYPE_CHECKING:
+    from preop.engines.images import ImageRule
 
 __all__ = ["Found", "from_argv", "launches", "read_text_commands", "starts_engine", "unwrap"]
 
@@ -61,8 +65,8 @@ class Found:
     ends: tuple[int, ...] = ()
     """Those of them whose place it takes (`exec`): what follows there runs only where this does not."""
 
-    def launch(self, name: str, source: str) -> Launch | None:
-        """The launch, or None where no engine that preop knows is started.
+    def launch(self, name: str, source: str, rules: Sequence[ImageRule] = ()) -> Launch | None:
+        """The launch, or None where no engine that preop knows is started. `rules` are the team's own images.
 
         An image whose entrypoint is an engine stands for that engine's command. Raises `InputError` where
         two engines are started at once.
@@ -77,7 +81,7 @@ class Found:
         if identify(words) is None:
             if self.image is None or self.is_inner:
                 return None
-            entry = command_of_image(_repository(self.image))
+            entry = command_of_image(_repository(self.image), rules)
             is_release = bool(entry) and not self.is_built
             if not entry and not self.own_entrypoint:
                 entry = command_by_name(_repository(self.image), words)
@@ -158,7 +162,9 @@ def read_text_commands(source: Source, outer: Found) -> list[Found]:
     return _from_shell(source, outer, 0)
 
 
-def launches(found: Sequence[Found], source: str) -> list[tuple[Launch, Path | None]]:
+def launches(
+    found: Sequence[Found], source: str, rules: Sequence[ImageRule] = ()
+) -> list[tuple[Launch, Path | None]]:
     """The launch among commands that one shell runs, and where its relative paths begin; none where no
     engine is started. Of commands of which one runs, what they have in common.
 
@@ -170,7 +176,7 @@ def launches(found: Sequence[Found], source: str) -> list[tuple[Launch, Path | N
     refused: NotServing | None = None
     for each in found:
         try:
-            launch = each.launch("", source)
+            launch = each.launch("", source, rules)
         except NotServing as error:  # `vllm bench` beside `vllm serve` in one script
             refused = refused or error
             continue
@@ -179,7 +185,7 @@ def launches(found: Sequence[Found], source: str) -> list[tuple[Launch, Path | N
         raise refused
     if not started:  # an image of an engine, and a shell text in which nothing names it
         whole = (replace(each, is_inner=False) for each in found if each.is_inner and each.own_entrypoint)
-        started = [(each, launch) for each in whole if (launch := each.launch("", source))][:1]
+        started = [(each, launch) for each in whole if (launch := each.launch("", source, rules))][:1]
     if len(started) > 1:
         one = _one_of([launch for _, launch in started]) if _only_one_runs([f for f, _ in started]) else None
         if one is None:

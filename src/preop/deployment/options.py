@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["ImageRule", "ReadOptions"]
+if TYPE_CHECKING:
+    from preop.engines.images import ImageRule
 
-
-@dataclass(frozen=True)
-class ImageRule:
-    """What a team says of an image of its own, under `[images]` of preop.toml."""
-
-    pattern: str
-    """Repository, without tag and digest; `*` stands for anything: `registry.corp/llm/*`."""
-    engine: str
-    version: str | None = None
-    """Version of the engine inside; `tag`: the tag is that version; None: not stated."""
-    command: tuple[str, ...] | None = None
-    """What the image puts before its arguments; None: as the engine's makers do."""
+__all__ = ["ReadOptions"]
 
 
 @dataclass(frozen=True)
@@ -37,3 +29,5 @@ class ReadOptions:
     """The caller's environment, for `${NAME}` in compose files only."""
     images: tuple[ImageRule, ...] = ()
     """The first that matches counts."""
+    root: Path | None = None
+    """Folder in which relative targets begin, while they are shown as they were given; None: this one."""

@@ -48,7 +48,7 @@ def _read_command(command: Sequence[str], options: ReadOptions) -> list[Deployme
     from preop.deployment.command import from_argv, launches
     from preop.deployment.resolve import resolve
 
-    launched = launches(from_argv(command), "command line")
+    launched = launches(from_argv(command), "command line", options.images)
     if not launched:
         raise InputError(
             "the command after `--` starts no engine that preop knows; expected one such as "
@@ -61,7 +61,7 @@ def _read_files(paths: Sequence[str], options: ReadOptions) -> list[Deployment]:
     from preop.deployment.forms import Context, expected, form_of
     from preop.deployment.forms.refused import what_it_is
 
-    files = [_file(path) for path in paths]
+    files = [_file(path, options) for path in paths]
     context = Context(options, files)
     found: list[Deployment] = []
     for file in files:
@@ -77,11 +77,11 @@ def _read_files(paths: Sequence[str], options: ReadOptions) -> list[Deployment]:
     return found
 
 
-def _file(target: str) -> File:
+def _file(target: str, options: ReadOptions) -> File:
     from preop.deployment.environment import read_text
     from preop.deployment.forms import File, expected
 
-    path = Path(target)
+    path = Path(target) if options.root is None else options.root / target
     return File(target, read_text(path, expected()), path)
 
 
@@ -111,7 +111,7 @@ def _started(started: Started, options: ReadOptions) -> list[Deployment]:
     from preop.deployment.resolve import resolve
 
     found: list[Deployment] = []
-    for launch, folder in launches(started.commands, started.source):
+    for launch, folder in launches(started.commands, started.source, options.images):
         launch = msgspec.structs.replace(
             launch, name=launch.name or started.name, facts={**launch.facts, **started.facts}
         )

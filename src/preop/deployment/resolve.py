@@ -40,6 +40,7 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         lambda path: _read_config(path, launch, folder),
     )
     gpu = _find_gpu(options)
+    told = gpu or _gpu_of_form(launch)
     found = facts(
         engine,
         stated,
@@ -47,7 +48,7 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         launch.environment,
         hidden=(*launch.hidden, *parsed.hidden),
         hidden_environment=launch.hidden_environment,
-        accelerator=Accelerator(gpu.name, gpu.total_gib) if gpu else None,
+        accelerator=Accelerator(told.name, told.total_gib) if told else None,
     )
     found = dict(found)
     found["engine_version"] = version
@@ -104,7 +105,7 @@ def _version(launch: Launch, options: ReadOptions) -> Fact:
         return unknown("the command does not state the engine's version; --engine-version does")
     if launch.image.text is None:
         return unknown(launch.image.note or "the image cannot be seen", origin=launch.image.origin)
-    fact = version_of_image(launch.image.text)
+    fact = version_of_image(launch.image.text, rules=options.images)
     if not fact.is_known:
         return unknown(fact.note or "the image's tag is no engine version", origin=launch.image.origin)
     return known(fact.value, "user", launch.image.origin, note=fact.note)
@@ -140,6 +141,16 @@ def _find_gpu(options: ReadOptions) -> Any:
     return gpu
 
 
+def _gpu_of_form(launch: Launch) -> Any:
+    """The GPU that the form itself names: a label of the node."""
+    fact = launch.facts.get("gpu")
+    if fact is None or not isinstance(fact.value, str):
+        return None
+    from preop.models.gpus import find_gpu
+
+    return find_gpu(fact.value)
+
+
 def _model(
     name: Fact | None, launch: Launch, options: ReadOptions, folder: Path | None
 ) -> tuple[Model | None, tuple[Note, ...]]:
@@ -155,7 +166,7 @@ def _model(
             advice = "--model-path says where its files are"
             return None, (Note("other", f"the model {mask_text(text)} {inside}", name.source, advice),)
         path = str(here)
-    return find_model(text, path=path, fetch=options.fetch), ()
+    return find_model(text, path=path, root=options.models, fetch=options.fetch), ()
 
 
 def _here(text: str, launch: Launch, folder: Path | None) -> Path | None:

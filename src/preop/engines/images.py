@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from preop.facts import Fact, Origin, Word, known, unknown
 
-__all__ = ["command_by_name", "command_of_image", "engine_by_name", "engine_of_image", "version_of_image"]
+__all__ = [
+    "ImageRule",
+    "command_by_name",
+    "command_of_image",
+    "engine_by_name",
+    "engine_of_image",
+    "rule_of_image",
+    "version_of_image",
+]
 
 _REGISTRY = re.compile(r"^(?:[^/]+[.:][^/]*|localhost)/")
 _DOCKER_HUB = {"docker.io", "index.docker.io", "registry-1.docker.io"}
@@ -38,13 +48,36 @@ _BY_LAST_PART = {
     if (name := repository.rpartition("/")[2]) and command and name != "llama.cpp"
 }
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_COMMANDS = {"vllm": ("vllm", "serve"), "llama.cpp": ("llama-server",)}
+_COMMANDS = {
+    "vllm": ("vllm", "serve"),
+    "llama.cpp": ("llama-server",),
+    "tgi": ("text-generation-launcher",),
+}
 _RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+){0,2}(?:\.post\d+)?(?:rc\d+)?)")
 # What may follow a release in a tag without changing the engine's version.
 _BUILD = re.compile(
     r"(-(cu\d+|cuda[\d.]*|rocm[\d.]*|cpu|xpu|amd64|x86_64|aarch64|arm64|ubuntu\d+|runtime|openai|slim"
     r"|b200|h100|h200|gb200|mi\d+x?|trtllm|intel|gaudi))*"
 )
+
+
+@dataclass(frozen=True)
+class ImageRule:
+    """What a team says of an image of its own, under `[images]` of preop.toml."""
+
+    pattern: str
+    """Repository, without tag and digest; `*` stands for anything: `registry.corp/llm/*`."""
+    engine: str
+    version: str | None = None
+    """Version of the engine inside; `tag`: the tag states it; None: not stated."""
+    command: tuple[str, ...] | None = None
+    """What the image puts before its arguments; None: as the engine's makers do."""
+
+
+def rule_of_image(image: str, rules: Sequence[ImageRule]) -> ImageRule | None:
+    """The first rule that speaks of the image."""
+    repository = _split(image)[0]
+    return next((rule for rule in rules if fnmatchcase(repository, rule.pattern)), None)
 
 
 def _split(image: str) -> tuple[str, str | None, str | None]:
@@ -74,12 +107,15 @@ def _made_as(repository: str) -> tuple[str, tuple[str, ...]] | None:
     return _OFFICIAL["ghcr.io/ggml-org/llama.cpp"] if repository.endswith("/llama.cpp") else None
 
 
-def command_of_image(image: str) -> tuple[str, ...]:
+def command_of_image(image: str, rules: Sequence[ImageRule] = ()) -> tuple[str, ...]:
     """The words that the image puts before its arguments; none where it is not known to have any.
 
-    SGLang's images start nothing by themselves: their command names the engine.
+    SGLang's images start nothing by themselves: their command names the engine. `rules` are the team's own.
     """
     repository, tag, _ = _split(image)
+    rule = rule_of_image(image, rules)
+    if rule is not None:
+        return rule.command if rule.command is not None else _COMMANDS.get(rule.engine, ())
     found = _made_as(repository)
     if found is None:
         return ()
@@ -102,7 +138,7 @@ def command_by_name(image: str, words: Sequence[Word]) -> tuple[str, ...]:
         return ()
     flags = {(word.text or "").partition("=")[0].replace("_", "-") for word in words}
     for engine, command in _COMMANDS.items():
-        if not _NAMES[engine].search(image.lower()):
+        if engine not in _NAMES or not _NAMES[engine].search(image.lower()):
             continue
         others = [name for name in ("vllm", "sglang", "llama.cpp") if name != engine]
         tables = {name: table(name) for name in (engine, *others)}
@@ -128,10 +164,21 @@ def engine_of_image(image: str) -> str | None:
     return found[0] if found else None
 
 
-def version_of_image(image: str, origin: Origin | None = None) -> Fact:
+def version_of_image(image: str, origin: Origin | None = None, rules: Sequence[ImageRule] = ()) -> Fact:
     """The engine's version as the tag states it; unknown where the tag is not that engine's version."""
     repository, tag, digest = _split(image)
     origin = origin or Origin("argument", f"image {image}")
+    rule = rule_of_image(image, rules)
+    if rule is not None and rule.version != "tag":
+        why = "preop.toml maps this image to no version"
+        return known(rule.version, "user", origin) if rule.version else unknown(why, origin=origin)
+    if rule is not None:
+        stated = re.match(r"b\d+|v?\d+\.\d+(\.\d+)*(\.post\d+)?", tag or "")
+        return (
+            known(stated[0].removeprefix("v"), "user", origin)
+            if stated
+            else unknown(_moving(tag or ""), origin=origin)
+        )
     found = _OFFICIAL.get(repository)
     if found is None:
         return unknown(

@@ -19,11 +19,13 @@ _HUB_TIMEOUT_S = 15.0
 _SPLIT = re.compile(r"-(\d{5})-of-\d{5}\.gguf$")
 
 
-def find_model(name: str, *, path: str | None = None, fetch: bool = False) -> Model | None:
+def find_model(
+    name: str, *, path: str | None = None, root: str | None = None, fetch: bool = False
+) -> Model | None:
     """What is known of the model `name`, or None.
 
-    Looks, in this order, at `path`; at `name` as a folder or a GGUF file; at the local hub cache; at the
-    catalog; and, only with `fetch`, at the Hugging Face hub (small files, never weights).
+    Looks, in this order, at `path`; at `name` as a folder or a GGUF file; at `root/ORG/NAME`; at the local
+    hub cache; at the catalog; and, only with `fetch`, at the Hugging Face hub (small files, never weights).
 
     Raises InputError where `path` is not there, where files that are there cannot be read, and where `fetch`
     was asked for and could not be done. A `name` that looks like a path and is not there is None: it may be a
@@ -40,6 +42,8 @@ def find_model(name: str, *, path: str | None = None, fetch: bool = False) -> Mo
         return _read_local(_expanded(name), name)
     if not _HUB_ID.fullmatch(name):
         return None
+    if (mirrored := _mirrored(name, root)) is not None:
+        return _read_local(mirrored, name)
     if (snapshot := _cached(name)) is not None:
         # It may hold a part: without weights, what is missing here may yet be in the repository.
         return _read_local(snapshot, name, complete=any(snapshot.glob("*.safetensors*")))
@@ -47,6 +51,15 @@ def find_model(name: str, *, path: str | None = None, fetch: bool = False) -> Mo
 
     model = find_in_catalog(name)
     return _fetch(name) if model is None and fetch else model
+
+
+def _mirrored(name: str, root: str | None) -> Path | None:
+    """The model's folder below a team's own mirror."""
+    folder = _expanded(root) / name if root is not None else None
+    try:
+        return folder if folder is not None and (folder / "config.json").is_file() else None
+    except (OSError, ValueError):
+        return None
 
 
 def _expanded(path: str) -> Path:
@@ -138,7 +151,8 @@ def _fetch(name: str) -> Model | None:
         reason = str(error).strip().splitlines()
         raise InputError(
             f"{name}: could not be fetched from the Hugging Face hub ({type(error).__name__}"
-            f"{': ' + reason[0][:160] if reason else ''})"
+            f"{': ' + reason[0][:160] if reason else ''}); without a network put its config.json and the "
+            f"small files beside it into FOLDER/{name}, and FOLDER under [models] root in preop.toml"
         ) from None
     snapshot = _cached(name)
     return _read_local(snapshot, name) if snapshot else None
