@@ -23,7 +23,7 @@ from preop.baseline.compare import Base, compare
 from preop.deployment.types import Deployment
 from preop.errors import InstrumentError, PreopError, UsageError
 from preop.evidence import RECORD_SCHEMA, Live, Record, Strength
-from preop.findings import Finding, Outcome, PitfallResult, decide
+from preop.findings import Finding, Outcome, PitfallResult, Verdict, decide
 from preop.gates import DEFAULT_GATE, GATES, Gate
 from preop.inputs import Inputs
 from preop.instruments import find_instrument
@@ -76,8 +76,10 @@ class Plan:
     waivers: Sequence[Grant] = ()
     base: Base | None = None
     """What the findings are held against."""
+    unread: Sequence[str] = ()
+    """Sentences about what looks like a deployment and could not be read: no GO while there are any."""
     remarks: Sequence[Text] = ()
-    """What a reader must know that came up before the check."""
+    """What else a reader must know that came up before the check."""
 
 
 class Interrupted(Exception):
@@ -129,9 +131,12 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         results, baseline = compare(results, deployments, plan.base)
     warn_days = plan.thresholds["waiver.warn_days"]
     results, said = apply_waivers(results, deployments, plan.waivers, utc_now().date(), warn_days)
+    verdict = decide(results, plan.gate)
+    if verdict is Verdict.GO and plan.unread:
+        verdict = Verdict.HOLD
     return Report(
         preop_version=__version__,
-        verdict=decide(results, plan.gate),
+        verdict=verdict,
         gate=plan.gate.name,
         required=frozenset(plan.gate.required),
         deployments=tuple(deployments),
@@ -143,8 +148,15 @@ def check(plan: Plan, run: Run | None, watcher: Watcher) -> Report:
         took_s=round(time.monotonic() - began, 3),
         run_path=str(run.path) if run is not None else None,
         baseline=baseline,
-        remarks=(*plan.remarks, *said),
+        remarks=(*_not_read(plan.unread), *plan.remarks, *said),
     )
+
+
+def _not_read(unread: Sequence[str]) -> list[Text]:
+    return [
+        Text(f"not judged, which keeps the verdict from GO: {said}", f"未判定，因此不能给出 GO：{said}")
+        for said in unread
+    ]
 
 
 def about_pitfalls() -> dict[str, About]:
@@ -279,7 +291,6 @@ def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) ->
     Where there is some that does not any more, and none that does, the newest says why.
     """
     lifetime = timedelta(days=min(plan.thresholds["evidence.lifetime_days"], 36_500))  # or it overflows
-    by_name = {deployment.name: deployment for deployment in deployments}
     now, found = utc_now(), []
     expected: dict[tuple[str, str], dict[str, Any]] = {}
     refused: dict[tuple[str, str], str] = {}
@@ -287,28 +298,46 @@ def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) ->
         if isinstance(record, str):
             watcher.message(record)
             continue
-        deployment = by_name.get(record.deployment)
-        if deployment is None or record.instrument == "endpoint" or record.payload is None:
+        instrument = _instrument_of(record)
+        if instrument is None:
             continue
-        try:
-            instrument = find_instrument(record.instrument)
-        except UsageError:
-            continue
-        key = (record.instrument, record.deployment)
-        if key not in expected:
-            access = plan.endpoints.get(deployment.name) or plan.endpoints.get("")
-            expected[key] = fingerprint(instrument, deployment, access, plan.inputs)
-        why = mismatch(instrument, record.fingerprint, expected[key])
-        if why is None and not is_fresh(record, now, lifetime):
-            why = f"it is older than {lifetime.days} days, or of no time"
-        if why is None:
-            found.append(record)
-        refused[key] = f"{record.instrument} evidence of {record.taken_at[:10]} is not used" + (
-            f" for {record.deployment}: {why}"
-        )
+        for deployment in _deployments_of(record, instrument, deployments):
+            key = (instrument.name, deployment.name)
+            if key not in expected:
+                access = plan.endpoints.get(deployment.name) or plan.endpoints.get("")
+                expected[key] = fingerprint(instrument, deployment, access, plan.inputs)
+            why = mismatch(instrument, record.fingerprint, expected[key])
+            if why is None and not is_fresh(record, now, lifetime):
+                why = f"it is older than {lifetime.days} days, or of no time"
+            if why is None:
+                found.append(msgspec.structs.replace(record, deployment=deployment.name))
+            else:
+                what = f"{instrument.name} evidence of {record.taken_at[:10]}"
+                refused[key] = f"{what} is not used for {deployment.name}: {why}"
     for key in refused.keys() - {(record.instrument, record.deployment) for record in found}:
         watcher.message(mask_text(refused[key]))
     return found
+
+
+def _instrument_of(record: Record) -> Instrument | None:
+    """None where the record's evidence is never used again: what an engine said of itself, a failure."""
+    if record.instrument == "endpoint" or record.payload is None:
+        return None
+    try:
+        return find_instrument(record.instrument)
+    except UsageError:
+        return None
+
+
+def _deployments_of(
+    record: Record, instrument: Instrument, deployments: Sequence[Deployment]
+) -> list[Deployment]:
+    """Those that the record may speak of: the one of that name; else those that have it in their own files, where
+    the way to the engine does not matter."""
+    named = [each for each in deployments if each.name == record.deployment]
+    if named or instrument.at_endpoint:
+        return named
+    return [each for each in deployments if each.own_name == record.deployment.partition(" (")[0]]
 
 
 def _judge(

@@ -102,6 +102,8 @@ class Settings(msgspec.Struct, frozen=True):
     """The waivers' file; `preop-waivers.toml` by default, where there is one."""
     offline: bool = False
     """Nothing may ask the network."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of paths that the search of a folder passes over."""
     images: dict[str, ImageSettings] = {}
     """By repository, with `*` for any part of its name."""
     models: ModelSettings = ModelSettings()
@@ -134,7 +136,7 @@ def load_settings(path: Path | None = None) -> Settings:
         if not path.is_file():
             return Settings()
     table = read_toml(path)
-    known_keys = {"lang", "runs", "waivers", "offline", "images", "thresholds", *_SECTIONS}
+    known_keys = {"lang", "runs", "waivers", "offline", "exclude", "images", "thresholds", *_SECTIONS}
     _refuse_unknown(path, "", table, known_keys)
     sections = {name: _section(path, name, table.get(name, {}), kind) for name, kind in _SECTIONS.items()}
     lang = table.get("lang")
@@ -143,9 +145,13 @@ def load_settings(path: Path | None = None) -> Settings:
     offline = table.get("offline", False)
     if not isinstance(offline, bool):
         raise UsageError(f"{path}: offline is {offline!r}, expected true or false")
+    exclude = table.get("exclude", [])
+    if not isinstance(exclude, list) or not all(isinstance(each, str) for each in exclude):
+        raise UsageError(f'{path}: exclude is {exclude!r}, expected a list of patterns such as ["charts/*"]')
     return Settings(
         lang=lang,
         offline=offline,
+        exclude=tuple(exclude),
         images=_images(path, table.get("images", {})),
         thresholds=_thresholds(path, table.get("thresholds", {})),
         runs=_path(path, "runs", table.get("runs"), "a folder's path"),

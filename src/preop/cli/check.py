@@ -106,7 +106,8 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     if measure and not endpoints:
         raise UsageError("--measure needs a running engine: add --endpoint URL")
     inputs = merged_inputs(settings, flags)
-    deployments = declared_deployments(settings, flags, served, endpoints)
+    watcher = Progress(quiet=flags["quiet"])
+    deployments, unread = declared_deployments(settings, flags, served, endpoints, watcher)
     if not deployments and not endpoints:
         raise UsageError("nothing to check: give a file, `--endpoint URL`, or a serve command after `--`")
     runs = flags["runs"] or Path(settings.runs or DEFAULT_RUNS)
@@ -125,12 +126,13 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         thresholds=Thresholds(settings.thresholds),
         evidence_roots=[runs, *([Path(inputs.evidence)] if inputs.evidence else [])],
         waivers=waivers(flags["waivers"], settings),
+        unread=unread,
     )
-    watcher = Progress(quiet=flags["quiet"])
     if flags["baseline"] is not None:
         options = reading_options(settings, flags)
-        base, remarks = baseline(flags["baseline"], plan, flags["targets"], options, runs)
-        plan = replace(plan, base=base, remarks=remarks)
+        base, known, remarks = baseline(flags["baseline"], plan, flags["targets"], options, runs)
+        unread = [said for said in unread if said not in known]
+        plan = replace(plan, base=base, unread=unread, remarks=remarks)
     run = None
     if flags["keep"]:
         asked = {

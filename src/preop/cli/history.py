@@ -33,8 +33,9 @@ def waivers(flag: Path | None, settings: Settings) -> tuple[Grant, ...]:
 
 def baseline(
     name: str, plan: Plan, targets: Sequence[str], options: ReadOptions, runs: Path
-) -> tuple[Base, list[Text]]:
-    """The earlier state that `name` names: a run, or else the files of a git commit, judged as `plan` asks.
+) -> tuple[Base, list[str], list[Text]]:
+    """The earlier state that `name` names: a run, or else the files of a git commit, judged as `plan` asks;
+    what could not be read there either; and what a reader must know.
 
     Raises `UsageError` where it names neither, or where nothing but files can be held against a commit.
     """
@@ -44,7 +45,7 @@ def baseline(
 
     run = find_run(name, runs)
     if run is not None:
-        return read_run(name, run), []
+        return read_run(name, run), [], []
     if not targets or STANDARD_INPUT in targets:
         raise UsageError(
             f"--baseline {name}: no run of that name, and a commit holds no command line or standard input; "
@@ -54,6 +55,7 @@ def baseline(
     if outside is not None:
         raise UsageError(f"--baseline {name}: {outside} is an absolute path; expected one below this folder")
     remarks: list[Text] = []
+    unread: list[str] = []
     with base_tree(name, Path()) as tree:
         remarks += [Text(said, said) for said in tree.remarks]
         deployments = []
@@ -61,7 +63,7 @@ def baseline(
             if not (tree.root / target).exists():
                 continue  # all of it is new
             try:
-                deployments += read_targets([target], None, replace(options, root=tree.root))
+                deployments += read_targets([target], None, replace(options, root=tree.root), unread=unread)
             except InputError as error:
                 remarks.append(
                     Text(
@@ -70,6 +72,6 @@ def baseline(
                     )
                 )
         if not deployments:
-            return Base(name, "git", tree.commit, (), ()), remarks
+            return Base(name, "git", tree.commit, (), ()), unread, remarks
         judged = check(replace(plan, deployments=deployments, endpoints={}, measure=()), None, Watcher())
-    return Base(name, "git", tree.commit, judged.deployments, judged.results), remarks
+    return Base(name, "git", tree.commit, judged.deployments, judged.results), unread, remarks

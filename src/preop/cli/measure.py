@@ -127,11 +127,11 @@ def _measure(name: str, served: list[str] | None, flags: dict[str, Any]) -> int:
     if len(targets) != 1:
         raise UsageError("give one running engine: --endpoint URL")
     (target,) = targets.values()
-    deployments = declared_deployments(settings, flags, served, {"": target})
+    watcher = Progress(quiet=flags["quiet"])
+    deployments, _ = declared_deployments(settings, flags, served, {"": target}, watcher)
     if len(deployments) > 1:
         raise UsageError("the command after `--` starts several engines, expected the one at the endpoint")
     declared = deployments[0] if deployments else None
-    watcher = Progress(quiet=flags["quiet"])
     deployment, record = read_endpoint(declared, target, watcher)
     if name != "endpoint":
         instrument = find_instrument(name)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from preop.deployment.read import ReadOptions
     from preop.deployment.types import Deployment
     from preop.engines.images import ImageRule
+    from preop.run import Watcher
 
 __all__ = [
     "access_options",
@@ -95,6 +96,9 @@ read_options = _stack(
     ),
     click.option(
         "--accelerator", type=click.Choice(get_args(Accelerator)), help="What it runs on; none for a CPU."
+    ),
+    click.option(
+        "--exclude", multiple=True, metavar="GLOB", help="Paths that the search of a folder passes over."
     ),
     click.option("--model-path", help="Folder or GGUF of the model's files on this machine."),
     click.option("--fetch", is_flag=True, help="Ask the model hub for what is not on this machine."),
@@ -170,8 +174,10 @@ def declared_deployments(
     flags: Mapping[str, Any],
     served: list[str] | None,
     endpoints: Mapping[str, Access],
-) -> list[Deployment]:
+    watcher: Watcher,
+) -> tuple[list[Deployment], list[str]]:
     """The deployments of the files and the serve command; with an endpoint alone, what the options say of it.
+    And a sentence for each file of a folder that looks like a deployment and cannot be read.
 
     Raises `InputError` for what cannot be read.
     """
@@ -179,13 +185,22 @@ def declared_deployments(
     if targets or served is not None:
         from preop.deployment.read import read_targets
 
-        return read_targets(targets, served, options)
+        unread: list[str] = []
+        found = read_targets(
+            targets,
+            served,
+            options,
+            progress=lambda line: watcher.progress("reading", line),
+            unread=unread,
+        )
+        watcher.done("reading", "read")
+        return found, unread
     if "" not in endpoints:
-        return []
+        return [], []
     from preop.deployment.resolve import stated
 
-    found = stated(options, endpoints[""].url)
-    return [found] if found is not None else []
+    told = stated(options, endpoints[""].url)
+    return ([told] if told is not None else []), []
 
 
 def reading_options(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions:
@@ -203,6 +218,7 @@ def reading_options(settings: Settings, flags: Mapping[str, Any]) -> ReadOptions
         accelerator=flags["accelerator"] or facts.accelerator,
         model_path=flags["model_path"] or facts.model_path,
         models=settings.models.root,
+        exclude=(*settings.exclude, *(flags.get("exclude") or ())),
         fetch=flags["fetch"],
         environment=os.environ,
         images=_image_rules(settings),

@@ -9,7 +9,7 @@ from preop.deployment.tokens import Token, environment_word, unseen_token
 from preop.errors import InputError
 from preop.facts import Origin, Word
 
-__all__ = ["MAX_BYTES", "parse_env", "read_env_file", "read_text"]
+__all__ = ["MAX_BYTES", "decoded", "parse_env", "read_env_file", "read_text"]
 
 MAX_BYTES = 20 * 1024 * 1024
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*(=)?[ \t]*(.*)\Z")
@@ -35,14 +35,21 @@ def read_text(path: Path, expected: str, *, may_be_empty: bool = False) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path}: cannot be read: {reason}; expected {expected}") from None
+    return decoded(str(path), data, expected, may_be_empty=may_be_empty)
+
+
+def decoded(name: str, data: bytes, expected: str, *, may_be_empty: bool = False) -> str:
+    """The bytes as text. Raises `InputError` as `read_text` does."""
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{name}: more than 20 MiB; expected {expected}")
     if not data.strip() and not may_be_empty:
-        raise InputError(f"{path}: is empty; expected {expected}")
+        raise InputError(f"{name}: is empty; expected {expected}")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{path}: is not UTF-8 text; expected {expected}") from None
+        raise InputError(f"{name}: is not UTF-8 text; expected {expected}") from None
     if "\x00" in text:
-        raise InputError(f"{path}: is a binary file; expected {expected}")
+        raise InputError(f"{name}: is a binary file; expected {expected}")
     return text
 
 

@@ -29,5 +29,7 @@ class ReadOptions:
     """The caller's environment, for `${NAME}` in compose files only."""
     images: tuple[ImageRule, ...] = ()
     """The first that matches counts."""
+    exclude: tuple[str, ...] = ()
+    """Patterns of paths that a search of a folder passes over."""
     root: Path | None = None
     """Folder in which relative targets begin, while they are shown as they were given; None: this one."""

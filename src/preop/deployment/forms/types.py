@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["Context", "File", "Form", "Reading", "Started"]
 
 
+_SERVES = re.compile(
+    r"(?i)vllm|sglang|llama[-_.]?(cpp|server)|text-generation|text-embeddings|trtllm|tensorrt|huggingfaceserver"
+    r"|servingruntime|llminferenceservice|inferenceservice|llm_configs|ray\.serve|dynamo|lmdeploy|ollama|\btgi\b"
+)
+_REFERRED_TO = re.compile(r"^\s*(-\s+)?kind:\s*[\"']?(ConfigMap|Secret|\w*List)\b", re.MULTILINE)
+
+
 @dataclass(frozen=True)
 class File:
     """One text that may start engines: a file, or standard input."""
@@ -27,6 +35,16 @@ class File:
     text: str
     path: Path | None = None
     """None: standard input."""
+
+    @cached_property
+    def may_serve(self) -> bool:
+        """Whether its text speaks of anything that serves models: what a search looks into."""
+        return bool(_SERVES.search(self.text))
+
+    @cached_property
+    def may_be_referred_to(self) -> bool:
+        """Whether it holds objects that others refer to."""
+        return bool(_REFERRED_TO.search(self.text))
 
     @property
     def folder(self) -> Path | None:
