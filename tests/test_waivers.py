@@ -1,4 +1,4 @@
-"""Waivers: owner, reason and last day, or none; what is accepted is still judged, and its end is announced."""
+"""Waivers: owner, reason and last day, or none; what is accepted is judged all the same."""
 
 from __future__ import annotations
 

@@ -332,8 +332,8 @@ def _instrument_of(record: Record) -> Instrument | None:
 def _deployments_of(
     record: Record, instrument: Instrument, deployments: Sequence[Deployment]
 ) -> list[Deployment]:
-    """Those that the record may speak of: the one of that name; else those that have it in their own files, where
-    the way to the engine does not matter."""
+    """Those that the record may speak of: the one of that name; else those that have it in their own files,
+    where the way to the engine does not matter."""
     named = [each for each in deployments if each.name == record.deployment]
     if named or instrument.at_endpoint:
         return named

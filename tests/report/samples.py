@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from preop.deployment.types import Contradiction, Deployment
 from preop.evidence import (
     RECORD_SCHEMA,
@@ -15,14 +17,16 @@ from preop.evidence import (
     Strength,
 )
 from preop.facts import Note, Origin, known, unknown
-from preop.findings import Finding, Item, Outcome, PitfallResult, decide
+from preop.findings import Finding, Item, Outcome, PitfallResult, Waiver, decide
+from preop.gates import Gate
 from preop.models.types import Model, Quantization
 from preop.report.types import Report
 from preop.run import about_pitfalls
 from preop.text import Text
 
 PITFALLS = tuple(about_pitfalls())
-DEPLOY = frozenset({"P01", "P02", "P04", "P05", "P07", "P13", "P14", "P15"})
+REQUIRED = frozenset({"P01", "P02", "P04", "P05", "P07", "P13", "P14", "P15"})
+DEPLOY = Gate("deploy", Text("before a deployment", "部署前"), dict.fromkeys(REQUIRED))
 
 NA = Finding(
     Outcome.NOT_APPLICABLE, Text("no ONNX file is deployed", "没有部署 ONNX 文件"), Strength.DECLARED
@@ -371,9 +375,11 @@ def hold() -> Report:
             "P06": {"demo": NA},
             "P09": {"demo": NA},
             "P11": {
-                "demo": Finding(
-                    Outcome.WAIVED,
-                    Text("waived until 2026-12-31: first deployment", "豁免至 2026-12-31：首次部署"),
+                "demo": msgspec.structs.replace(
+                    UNPROVEN["P11"],
+                    outcome=Outcome.WAIVED,
+                    waived=Outcome.UNPROVEN,
+                    waiver=Waiver("ml-platform", "first deployment", "2026-12-31", "preop-waivers.toml:3"),
                 )
             },
         },
@@ -469,7 +475,7 @@ def _report(
         preop_version="0.1.0",
         verdict=decide(results, DEPLOY),
         gate=gate,
-        required=DEPLOY,
+        required=REQUIRED,
         deployments=deployments,
         results=results,
         about=about_pitfalls(),
@@ -478,3 +484,7 @@ def _report(
         took_s=0.21,
         run_path=run,
     )
+
+
+SAMPLES = {"no_go": no_go, "hold": hold, "go": go, "hostile": hostile}
+"""Reports of each verdict, and one of hostile text, by name."""

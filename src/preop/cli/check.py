@@ -31,8 +31,9 @@ from preop.gates import DEFAULT_GATE, GATES
 
 if TYPE_CHECKING:
     from preop.ledger.runs import Run
-    from preop.report import Report
+    from preop.report import Approval, Report
     from preop.run import Watcher
+    from preop.settings import Settings
     from preop.text import Language
 
 __all__ = ["command"]
@@ -70,7 +71,7 @@ __all__ = ["command"]
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["text", "json", "markdown", "html"]),
+    type=click.Choice(["text", "json", "markdown", "html", "junit", "sarif", "approval"]),
     default="text",
     show_default=True,
 )
@@ -152,7 +153,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         return 130
     answered = run is not None and _finish(run, report, language, watcher)
     try:
-        _show(report, language, flags, watcher)
+        _show(report, language, flags, settings, watcher)
     except UsageError as error:
         where = f"; the answer is kept in {run.path / 'check.json'}" if run is not None and answered else ""
         raise UsageError(f"{error}{where}") from None
@@ -184,7 +185,22 @@ def _finish(run: Run, report: Report, language: Language, watcher: Watcher) -> b
     return True
 
 
-def _show(report: Report, language: Language, flags: dict[str, Any], watcher: Watcher) -> None:
+def _pages(language: Language) -> dict[str, str]:
+    from preop.pitfalls import all_pitfalls, page
+
+    return {pitfall.id: page(pitfall, language) for pitfall in all_pitfalls()}
+
+
+def _approval(settings: Settings) -> Approval:
+    from preop.report import Approval
+
+    said, cost = settings.approval, settings.cost
+    return Approval(said.service, said.change, said.rollback, cost.gpu_hour, cost.currency)
+
+
+def _show(
+    report: Report, language: Language, flags: dict[str, Any], settings: Settings, watcher: Watcher
+) -> None:
     from preop import report as reports
 
     if flags["report"] is not None:
@@ -199,6 +215,12 @@ def _show(report: Report, language: Language, flags: dict[str, Any], watcher: Wa
         write_output(reports.render_markdown(report, language), output)
     elif form == "html":
         write_output(reports.render_html(report, language), output)
+    elif form == "approval":
+        write_output(reports.render_approval(report, language, _approval(settings)), output)
+    elif form == "junit":
+        write_output(reports.render_junit(report, language), output)
+    elif form == "sarif":
+        write_output(reports.render_sarif(report, language, _pages(language)), output)
     else:
         write_output(
             reports.render_terminal(report, language, to_file=output is not None, verbose=flags["verbose"]),

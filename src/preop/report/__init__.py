@@ -1,4 +1,4 @@
-"""Show a finished check: terminal, HTML, JSON, Markdown."""
+"""Show a finished check: terminal, HTML, JSON, Markdown, JUnit, SARIF."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ import sys
 from preop.evidence import Record
 from preop.report import record as _record
 from preop.report import terminal as _terminal
+from preop.report.approval import Approval, render_approval
 from preop.report.documents import MeasureOutcome, document, measure_document, to_json
 from preop.report.html import render_html
+from preop.report.junit import render_junit
 from preop.report.markdown import render_markdown
+from preop.report.sarif import render_sarif
 from preop.report.types import Report
 from preop.text import Language
 
 __all__ = [
+    "Approval",
     "Report",
     "document",
     "measure_document",
+    "render_approval",
     "render_html",
+    "render_junit",
     "render_markdown",
     "render_record",
+    "render_sarif",
     "render_terminal",
     "to_json",
 ]

@@ -15,9 +15,10 @@ import msgspec
 from preop import __version__
 from preop.evidence import Record
 from preop.facts import Fact
-from preop.findings import Finding, Item, PitfallResult
+from preop.findings import Finding, Item, PitfallResult, Waiver
 from preop.models.types import Model
-from preop.report.types import Report
+from preop.report.asides import age_s
+from preop.report.types import Baseline, Report
 from preop.text import Language, Text
 
 __all__ = ["CheckDocument", "MeasureDocument", "MeasureOutcome", "document", "measure_document", "to_json"]
@@ -74,6 +75,8 @@ class DeploymentDocument(msgspec.Struct, frozen=True):
     facts: dict[str, FactDocument]
     notes: list[NoteDocument]
     contradictions: list[ContradictionDocument]
+    own_name: str
+    """Its name in its own file: the same whatever else is checked beside it."""
 
 
 class EvidenceDocument(msgspec.Struct, frozen=True):
@@ -83,6 +86,15 @@ class EvidenceDocument(msgspec.Struct, frozen=True):
     value: Any
     unit: str | None
     source: str | None
+
+
+class WaiverDocument(msgspec.Struct, frozen=True):
+    """A person's acceptance of one pitfall; `expires` is the last day on which it counts."""
+
+    owner: str
+    reason: str
+    expires: str
+    where: str
 
 
 class DeploymentFinding(msgspec.Struct, frozen=True):
@@ -95,6 +107,10 @@ class DeploymentFinding(msgspec.Struct, frozen=True):
     needs: str | None
     remedy: str | None
     where: str | None
+    holds: StrengthName | None
+    waiver: WaiverDocument | None
+    waived: OutcomeName | None
+    in_baseline: bool | None
 
 
 class FindingDocument(msgspec.Struct, frozen=True):
@@ -111,6 +127,14 @@ class FindingDocument(msgspec.Struct, frozen=True):
     remedy: str | None
     """The change that shuts it."""
     where: str | None
+    holds: StrengthName | None
+    """Of an UNPROVEN pitfall: the strength at which it is shut all the same, where a gate may be content."""
+    waiver: WaiverDocument | None
+    """Of a WAIVED pitfall: who accepted it, and until when."""
+    waived: OutcomeName | None
+    """Of a WAIVED pitfall: what it would be without the waiver."""
+    in_baseline: bool | None
+    """Whether the baseline has the same finding; null where there is no baseline."""
     by_deployment: dict[str, DeploymentFinding]
 
 
@@ -121,8 +145,40 @@ class RecordDocument(msgspec.Struct, frozen=True):
     deployment: str
     strength: StrengthName
     taken_at: str
+    age_s: int | None
+    """Seconds from `taken_at` until the check began (`started_at`); null where either is no time."""
     took_s: float
+    fingerprint: dict[str, Any]
+    """The facts that this evidence belongs to."""
     error: str | None
+
+
+class ChangeDocument(msgspec.Struct, frozen=True):
+    """One fact that was set otherwise in the baseline; `fact` null: the deployment itself came or went."""
+
+    deployment: str
+    fact: str | None
+    before: FactDocument | None
+    after: FactDocument | None
+
+
+class ResolvedDocument(msgspec.Struct, frozen=True):
+    """A fail of the baseline that is none any more."""
+
+    pitfall: PitfallName
+    deployment: str
+    summary: str
+
+
+class BaselineDocument(msgspec.Struct, frozen=True):
+    """What the check was held against: a git commit, or an earlier run."""
+
+    name: str
+    kind: Literal["git", "run"]
+    detail: str
+    """The commit, or the run's time."""
+    changes: list[ChangeDocument]
+    resolved: list[ResolvedDocument]
 
 
 class CheckDocument(msgspec.Struct, frozen=True):
@@ -133,6 +189,9 @@ class CheckDocument(msgspec.Struct, frozen=True):
     verdict: Literal["GO", "NO-GO", "HOLD"]
     gate: str
     required: list[PitfallName]
+    """What the gate asks for."""
+    not_required: list[PitfallName]
+    """The others: a FAIL of one is NO-GO all the same."""
     started_at: str
     took_s: float
     run_path: str | None
@@ -140,6 +199,10 @@ class CheckDocument(msgspec.Struct, frozen=True):
     deployments: list[DeploymentDocument]
     findings: Annotated[list[FindingDocument], msgspec.Meta(min_length=15, max_length=15)]
     records: list[RecordDocument]
+    baseline: BaselineDocument | None
+    """Null: the check stands for itself."""
+    remarks: list[str]
+    """What a reader must know that belongs to no pitfall: a waiver that expires soon, a file not read."""
 
 
 class MeasureDocument(msgspec.Struct, frozen=True):
@@ -172,6 +235,7 @@ def document(report: Report, language: Language) -> dict[str, Any]:
             verdict=report.verdict.value,
             gate=report.gate,
             required=sorted(report.required),
+            not_required=report.not_required,
             started_at=report.started_at,
             took_s=report.took_s,
             run_path=report.run_path,
@@ -192,6 +256,7 @@ def document(report: Report, language: Language) -> dict[str, Any]:
                         ContradictionDocument(each.name, _fact(each.declared), _fact(each.running))
                         for each in deployment.contradictions
                     ],
+                    own_name=deployment.own_name or deployment.name,
                 )
                 for deployment in report.deployments
             ],
@@ -204,12 +269,37 @@ def document(report: Report, language: Language) -> dict[str, Any]:
                     deployment=record.deployment,
                     strength=record.strength.value,
                     taken_at=record.taken_at,
+                    age_s=age_s(record, report.started_at),
                     took_s=record.took_s,
+                    fingerprint=record.fingerprint,
                     error=record.error,
                 )
                 for record in report.records
             ],
+            baseline=_baseline(report.baseline, language) if report.baseline else None,
+            remarks=[remark.in_(language) for remark in report.remarks],
         )
+    )
+
+
+def _baseline(baseline: Baseline, language: Language) -> BaselineDocument:
+    return BaselineDocument(
+        baseline.name,
+        baseline.kind,
+        baseline.detail,
+        [
+            ChangeDocument(
+                each.deployment,
+                each.fact,
+                _fact(each.before) if each.before else None,
+                _fact(each.after) if each.after else None,
+            )
+            for each in baseline.changes
+        ],
+        [
+            ResolvedDocument(each.pitfall, each.deployment, each.summary.in_(language))
+            for each in baseline.resolved
+        ],
     )
 
 
@@ -281,7 +371,15 @@ def _deployment_finding(finding: Finding, language: Language) -> DeploymentFindi
         needs=finding.needs.in_(language) if finding.needs else None,
         remedy=finding.remedy.in_(language) if finding.remedy else None,
         where=finding.where,
+        holds=finding.holds.value if finding.holds else None,
+        waiver=_waiver(finding.waiver) if finding.waiver else None,
+        waived=finding.waived.value if finding.waived else None,
+        in_baseline=finding.in_baseline,
     )
+
+
+def _waiver(waiver: Waiver) -> WaiverDocument:
+    return WaiverDocument(waiver.owner, waiver.reason, waiver.expires, waiver.where)
 
 
 def _item(item: Item) -> EvidenceDocument:

@@ -8,10 +8,11 @@ from typing import Any
 
 from preop.deployment.types import Deployment
 from preop.errors import UsageError
-from preop.evidence import Load, Record, Strength
+from preop.evidence import Load, Strength
 from preop.facts import Fact
 from preop.findings import Finding, Item, Outcome, PitfallResult
-from preop.report.headline import engine_of, hardware_of, model_of, moment, parsed, said_of_all, speaker
+from preop.report.asides import age, asides
+from preop.report.headline import engine_of, hardware_of, model_of, moment, said_of_all, speaker
 from preop.report.plain import amount, plain, shown
 from preop.report.types import Report
 from preop.report.words import (
@@ -29,6 +30,10 @@ from preop.text import Language, Text
 __all__ = ["render_html"]
 
 
+_OTHERS = 24
+"""Deployments that a card and the page show in full; the JSON document has all."""
+
+
 def render_html(report: Report, language: Language) -> str:
     """One self-contained page. Charts are left out, and the page says so, where their library is missing.
 
@@ -38,12 +43,13 @@ def render_html(report: Report, language: Language) -> str:
         import jinja2  # noqa: F401
     except ImportError as error:
         raise UsageError("the HTML report needs jinja2: pip install 'preop[report]'") from error
-    page: str = _template().render(_page(report, language))
+    page: str = templates().get_template("report.html").render(_page(report, language))
     return page
 
 
 @cache
-def _template() -> Any:
+def templates() -> Any:
+    """The pages' templates: whatever text they print is made plain and escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -58,7 +64,7 @@ def _template() -> Any:
     # Only preop's own marks pass as they are: the drawings (their words are preop's, see `charts`), and the
     # colon, whose space would else be trimmed.
     environment.filters["own"] = Markup
-    return environment.get_template("report.html")
+    return environment
 
 
 def _finalize(value: Any) -> Any:
@@ -90,7 +96,13 @@ def _page(report: Report, language: Language) -> dict[str, Any]:
             for outcome, count in report.counts.items()
         ],
         "cards": [_card(result, report, language, drawings) for result in report.worst_first],
-        "deployments": [_deployment(deployment, language) for deployment in report.deployments],
+        "deployments": [_deployment(deployment, language) for deployment in report.deployments[:_OTHERS]],
+        "more_deployments": max(len(report.deployments) - _OTHERS, 0),
+        "remarks": [remark.in_(language) for remark in report.remarks],
+        "resolved": [
+            f"{each.pitfall} {each.deployment}: {each.summary.in_(language)}"
+            for each in (report.baseline.resolved if report.baseline else ())
+        ],
         "charts_missing": say(CHARTS_NEED) if charts_missing else None,
         "moment": moment(report.started_at),
         "took": shown(round(report.took_s, 2), "s"),
@@ -106,25 +118,26 @@ def _card(
 ) -> dict[str, Any]:
     name, finding = speaker(result)
     shared = said_of_all(result)
+    others = [] if shared else [each for each in result.by_deployment.items() if each[0] != name]
+    others.sort(key=lambda each: -each[1].outcome.badness)
     return {
         "pitfall": result.pitfall,
         "label": report.about[result.pitfall].label.in_(language),
         "title": report.about[result.pitfall].title.in_(language),
         "required": result.pitfall in report.required,
         "speaker": None if shared else name,
-        **_finding(finding, report.evidence_for(result.pitfall, name), report, language),
-        "others": []
-        if shared
-        else [
-            {"name": other, **_finding(each, report.evidence_for(result.pitfall, other), report, language)}
-            for other, each in result.by_deployment.items()
-            if other != name
+        **_finding(result.pitfall, name, finding, report, language),
+        "others": [
+            {"name": other, **_finding(result.pitfall, other, each, report, language)}
+            for other, each in others[:_OTHERS]
         ],
+        "more": max(len(others) - _OTHERS, 0),
         "drawings": drawings.get(result.pitfall, []),
     }
 
 
-def _finding(finding: Finding, record: Record | None, report: Report, language: Language) -> dict[str, Any]:
+def _finding(pitfall: str, name: str, finding: Finding, report: Report, language: Language) -> dict[str, Any]:
+    record = report.evidence_for(pitfall, name)
     measured = finding.strength is Strength.MEASURED and record is not None
     return {
         "outcome": OUTCOMES[finding.outcome].in_(language),
@@ -136,7 +149,10 @@ def _finding(finding: Finding, record: Record | None, report: Report, language: 
         "remedy": finding.remedy.in_(language) if finding.remedy else None,
         "where": finding.where,
         "taken_at": moment(record.taken_at) if measured and record else None,
-        "age": _age(record.taken_at, report.started_at, language) if measured and record else None,
+        "age": age(record, report.started_at, language) if measured and record else None,
+        "asides": [
+            said for kind, said in asides(report, pitfall, name, finding, language) if kind != "measured"
+        ],
     }
 
 
@@ -254,16 +270,3 @@ def _fact(name: str, fact: Fact, language: Language) -> dict[str, Any]:
         "source": fact.source,
         "note": fact.note if fact.origin else None,
     }
-
-
-def _age(taken_at: str, now: str, language: Language) -> str | None:
-    """How old evidence was when the check began, in its largest unit."""
-    taken, then = parsed(taken_at), parsed(now)
-    if taken is None or then is None:
-        return None
-    seconds = max(0.0, (then - taken).total_seconds())
-    for size, en, zh in ((86400, "d", "天"), (3600, "h", "小时"), (60, "min", "分钟")):
-        if seconds >= size:
-            count = int(seconds // size)
-            return f"{count} {zh}" if language == "zh" else f"{count} {en}"
-    return "不到 1 分钟" if language == "zh" else "under 1 min"

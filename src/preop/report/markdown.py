@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from preop.findings import Outcome, PitfallResult
+from preop.report.asides import asides
 from preop.report.headline import headline, moment, said_of_all, speaker
 from preop.report.plain import plain, shown
 from preop.report.types import Report
@@ -79,6 +80,7 @@ def _item(result: PitfallResult, report: Report, language: Language, colon: str)
         f"- [{box}] {report.about[result.pitfall].item.in_(language)} — {result.pitfall}{optional}",
         f"  - **{OUTCOMES[result.outcome].in_(language)}**{colon}{said}",
     ]
+    lines += [f"  - {escape(text)}" for _, text in asides(report, result.pitfall, name, finding, language)]
     if finding.remedy is not None and result.outcome is Outcome.FAIL:
         lines.append(f"  - {UI['fix'].in_(language)}{colon}{escape(finding.remedy.in_(language))}")
     if finding.needs is not None and result.outcome in (Outcome.UNPROVEN, Outcome.ERROR):
@@ -88,7 +90,7 @@ def _item(result: PitfallResult, report: Report, language: Language, colon: str)
 
 def _remarks(report: Report, language: Language, colon: str) -> list[str]:
     ui = {key: text.in_(language) for key, text in UI.items()}
-    lines = []
+    lines = [f"- {escape(remark.in_(language), 400)}" for remark in report.remarks]
     for deployment in report.deployments:
         name = f"\\[{escape(deployment.name, 40)}\\] " if len(report.deployments) > 1 else ""
         for each in deployment.contradictions:

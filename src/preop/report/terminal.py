@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from preop.deployment.types import Deployment
 from preop.findings import Outcome, PitfallResult, Verdict
+from preop.report.asides import age_s, asides
 from preop.report.headline import headline, said_of_all, speaker
 from preop.report.plain import plain, shown
 from preop.report.types import Report
-from preop.report.words import COUNTED, EXIT, MARKS, STRENGTHS, UI, VERDICTS
+from preop.report.words import COUNTED, EXIT, MARKS, STRENGTHS, UI, VERDICTS, gate_line
 from preop.report.wrap import cells, end_that_fits, wrap
 from preop.text import Language
 
@@ -34,6 +35,10 @@ _VERDICT_STYLES = {
 }
 _NARROWEST = 40
 _WIDEST_LABEL = 20
+_DEPLOYMENTS = 8
+"""Deployments that are named at the head, and whose notes are shown."""
+_FRESH_S = 60
+"""Evidence younger than this was taken by the run itself."""
 _NOTES = 8
 """Notes of one deployment that are shown; the JSON document has all."""
 
@@ -47,9 +52,14 @@ def render_terminal(
     """
     page = _Page(max(width, _NARROWEST), language, report, verbose)
     page.head(report)
+    aside = False
     for result in report.worst_first:
+        if not aside and page.is_aside(result):
+            aside = True
+            page.heading(gate_line(plain(report.gate, 20), language))
         page.result(result)
-    for deployment in report.deployments:
+    page.history(report)
+    for deployment in report.deployments[:_DEPLOYMENTS]:
         page.remarks(deployment, named=len(report.deployments) > 1)
     page.foot(report)
     return _printed(page.lines, colour)
@@ -61,6 +71,7 @@ class _Page:
         self.language: Language = language
         self.lines: list[Line] = []
         self.verbose = verbose
+        self.report = report
         self.cut = False
         self._indent = max(cells(text.in_(language)) for text in MARKS.values()) + 1
         self._labels = {
@@ -71,10 +82,13 @@ class _Page:
     def head(self, report: Report) -> None:
         gate = f"{self._ui('gate')}: {plain(report.gate, 20)}"
         several = len(report.deployments) > 1
-        for position, deployment in enumerate(report.deployments):
+        for position, deployment in enumerate(report.deployments[:_DEPLOYMENTS]):
             name = f"{plain(deployment.name, 40)}: " if several else ""
             spans = [(name, "bold"), (headline(deployment, self.language), "")]
             self._flow(spans, end=gate if position == 0 else "")
+        more = len(report.deployments) - _DEPLOYMENTS
+        if more > 0:
+            self._flow([(f"+{more} {self._ui('more_deployments')}", "dim")])
         self._blank()
         counts = " · ".join(
             f"{count} {COUNTED[outcome].in_(self.language)}" for outcome, count in report.counts.items()
@@ -83,9 +97,46 @@ class _Page:
         self._flow([("  " + counts, "")], lead=(verdict, _VERDICT_STYLES[report.verdict]), gap=2)
         self._blank()
 
+    def is_aside(self, result: PitfallResult) -> bool:
+        """Whether the gate does not ask for it, and it blocks nothing."""
+        findings = result.by_deployment.values()
+        return result.pitfall not in self.report.required and not any(
+            self.report.blocks(result.pitfall, each) for each in findings
+        )
+
+    def heading(self, text: str) -> None:
+        """A line between two parts of the list."""
+        self._blank()
+        self._flow([(text + self._colon.rstrip(), "dim")])
+
+    def history(self, report: Report) -> None:
+        """What was resolved since the baseline, and what must be said of waivers and of files not read."""
+        baseline = report.baseline
+        if baseline is not None:
+            self._blank()
+            said = f"{plain(baseline.name, 80)} ({plain(baseline.detail, 40)})"
+            self._flow([(f"{self._ui('baseline')}{self._colon}{said}", "")])
+            for each in baseline.resolved[:_NOTES]:
+                what = f"{each.pitfall} {plain(each.deployment, 40)}{self._colon}"
+                lead = (f"{self._ui('resolved')}{self._colon}", "green")
+                self._flow([(what + plain(each.summary.in_(self.language), 200), "")], lead=lead)
+        if report.remarks:
+            self._blank()
+        for remark in report.remarks[:_NOTES]:
+            self._flow(
+                [(self._ui("note") + self._colon, "bold"), (plain(remark.in_(self.language), 400), "")]
+            )
+        if len(report.remarks) > _NOTES:
+            self._flow([(f"+{len(report.remarks) - _NOTES} {self._ui('more_in_json')}", "dim")])
+
     def result(self, result: PitfallResult) -> None:
         name, finding = speaker(result)
-        outcome = MARKS[result.outcome].in_(self.language)
+        is_enough = not self.is_aside(result) and all(
+            each.is_shut(None) or self.report.is_enough(result.pitfall, each)
+            for each in result.by_deployment.values()
+        )
+        shown_as = Outcome.PASS if is_enough and result.outcome is Outcome.UNPROVEN else result.outcome
+        outcome = MARKS[shown_as].in_(self.language)
         open_ = result.outcome.badness >= Outcome.UNPROVEN.badness
         label = self._labels[result.pitfall]
         space = " " * max(self._column - cells(label), 0)
@@ -98,15 +149,23 @@ class _Page:
         strength = STRENGTHS[finding.strength].in_(self.language) if finding.strength else ""
         self._flow(
             spans,
-            lead=(outcome, _STYLES[result.outcome]),
+            lead=(outcome, _STYLES[shown_as]),
             gap=gap,
             end=plain(finding.where or "", 200) or strength,
             end_must=result.outcome is Outcome.FAIL,
         )
+        for kind, said in asides(self.report, result.pitfall, name, finding, self.language):
+            if kind != "measured" or self._is_old(result.pitfall, name):
+                self._flow([(said, "dim")], at=self._indent)
         if finding.remedy is not None and result.outcome is Outcome.FAIL:
             self._labelled("fix", finding.remedy.in_(self.language))
-        if finding.needs is not None and result.outcome in (Outcome.UNPROVEN, Outcome.ERROR):
+        if finding.needs is not None and shown_as in (Outcome.UNPROVEN, Outcome.ERROR):
             self._labelled("needs", finding.needs.in_(self.language), short=not self.verbose)
+
+    def _is_old(self, pitfall: str, deployment: str) -> bool:
+        """Whether the evidence is of an earlier run."""
+        record = self.report.evidence_for(pitfall, deployment)
+        return record is not None and (age_s(record, self.report.started_at) or 0) >= _FRESH_S
 
     def remarks(self, deployment: Deployment, *, named: bool) -> None:
         prefix = f"[{plain(deployment.name, 40)}] " if named else ""

@@ -100,13 +100,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def worst_first(self) -> tuple[PitfallResult, ...]:
-        """The results: what the gate asks for or what fails, then the rest; in each what blocks first, then by
-        badness, and by number among equals."""
+        """The results: what the gate asks for or what fails, then the rest; in each what blocks first, then
+        by badness, and by number among equals."""
 
-        def rank(result: PitfallResult) -> tuple[bool, bool, int, str]:
+        def rank(result: PitfallResult) -> tuple[bool, bool, int, bool, str]:
             in_the_way = any(self.blocks(result.pitfall, each) for each in result.by_deployment.values())
-            aside = result.pitfall not in self.required and not in_the_way
-            return aside, not in_the_way, -result.outcome.badness, result.pitfall
+            optional = result.pitfall not in self.required
+            aside = optional and not in_the_way
+            return aside, not in_the_way, -result.outcome.badness, optional, result.pitfall
 
         return tuple(sorted(self.results, key=rank))
 

@@ -8,6 +8,7 @@ from preop.text import Language, Text
 
 __all__ = [
     "ADVICE",
+    "APPROVAL",
     "CHARTS_NEED",
     "COUNTED",
     "EXIT",
@@ -19,7 +20,13 @@ __all__ = [
     "UI",
     "VERDICTS",
     "aside",
+    "gate_line",
 ]
+
+
+def gate_line(name: str, language: Language) -> str:
+    """What is not required, by which gate."""
+    return f"关卡 {name} 不要求" if language == "zh" else f"not required by gate {name}"
 
 
 def aside(text: str, language: Language) -> str:
@@ -122,6 +129,11 @@ UI = {
     "no_gpu": Text("CPU, no GPU", "CPU，无 GPU"),
     "required": Text("required by the gate", "关卡必需"),
     "optional": Text("not required", "非必需"),
+    "enough": Text("enough for this gate", "足以通过本关卡"),
+    "known": Text("in the baseline already", "基线中已有"),
+    "resolved": Text("resolved since the baseline", "相对基线已消除"),
+    "baseline": Text("baseline", "基线"),
+    "more_deployments": Text("more deployments", "个部署未列出"),
     "overview": Text("The fifteen at a glance", "十五项一览"),
     "findings": Text("Findings", "检查结果"),
     "deployments": Text("What was judged", "检查对象"),
@@ -173,3 +185,51 @@ GROUPS = {
     "design": Text("Protocol and design", "协议与设计"),
 }
 """The groups of the checklist, in its order."""
+
+APPROVAL = {
+    "approval": Text("Change approval", "变更审批"),
+    "no_service": Text("Inference service", "推理服务"),
+    "what_changed": Text("What changes", "变更内容"),
+    "since": Text("since", "相对"),
+    "no_baseline": Text(
+        "Not known: no baseline was given (--baseline REF or RUN).",
+        "未知：没有给出基线（--baseline REF 或 RUN）。",
+    ),
+    "no_change": Text(
+        "Nothing that preop reads differs from the baseline.", "preop 读取的内容与基线没有差别。"
+    ),
+    "deployment": Text("deployment", "部署"),
+    "before": Text("before", "之前"),
+    "after": Text("after", "之后"),
+    "whole": Text("the whole deployment", "整个部署"),
+    "not_there": Text("not set", "未设置"),
+    "accepted": Text("Risks accepted", "已接受的风险"),
+    "none_accepted": Text("None.", "无。"),
+    "rollback": Text("How to roll back", "如何回滚"),
+    "to_commit": Text("The files before are those of commit {commit}.", "变更前的文件在提交 {commit}。"),
+    "to_image": Text("{deployment} ran {image}.", "{deployment} 之前运行 {image}。"),
+    "no_rollback": Text(
+        "Not stated: [approval] rollback in preop.toml, or --baseline.",
+        "没有写明：请在 preop.toml 的 [approval] rollback 中说明，或使用 --baseline。",
+    ),
+    "cost": Text("Cost per million output tokens at the objective", "满足目标时每百万输出 token 的成本"),
+    "cost_line": Text(
+        "{deployment}: {per_million:.2f} {currency}, at {concurrency} concurrent requests and "
+        "{output_tokens_per_s:,.0f} output tokens/s on {gpus} GPU(s) of {gpu_hour:g} {currency} an hour; "
+        "p99 TTFT {ttft_p99_ms:,.0f} ms, TPOT {tpot_p99_ms:,.1f} ms; measured {taken_at}",
+        "{deployment}：{per_million:.2f} {currency}，并发 {concurrency}，{gpus} 张 GPU（每小时 {gpu_hour:g} "
+        "{currency}）上 {output_tokens_per_s:,.0f} 输出 token/s；p99 TTFT {ttft_p99_ms:,.0f} ms，TPOT "
+        "{tpot_p99_ms:,.1f} ms；测量于 {taken_at}",
+    ),
+    "no_price": Text(
+        "Not stated: [cost] gpu_hour in preop.toml.",
+        "没有写明：请在 preop.toml 的 [cost] gpu_hour 中给出价格。",
+    ),
+    "no_cost": Text(
+        "Not measured: no valid level meets the objective with its p99, or the number of GPUs is not known.",
+        "未测得：没有一个有效并发级别的 p99 满足目标，或 GPU 数量未知。",
+    ),
+    "requested_by": Text("Requested by, date", "申请人，日期"),
+    "approved_by": Text("Approved by, date", "批准人，日期"),
+}
+"""The change-approval page."""

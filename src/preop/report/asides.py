@@ -1,0 +1,84 @@
+"""What is said beside a finding: who waived it, how old its evidence is, whether the baseline has it."""
+
+from __future__ import annotations
+
+from preop.evidence import Record, Strength
+from preop.findings import Finding
+from preop.report.headline import parsed
+from preop.report.plain import plain
+from preop.report.types import Report
+from preop.report.words import OUTCOMES, UI
+from preop.text import Language
+
+__all__ = ["age", "age_s", "asides", "evidence_age", "waived_by"]
+
+
+def asides(
+    report: Report, pitfall: str, deployment: str, finding: Finding, language: Language
+) -> list[tuple[str, str]]:
+    """Each aside with its kind: waiver, enough, measured, known."""
+    said = []
+    if finding.waiver is not None:
+        said.append(("waiver", waived_by(finding, language)))
+    if report.is_enough(pitfall, finding):
+        said.append(("enough", UI["enough"].in_(language)))
+    if finding.in_baseline:
+        said.append(("known", UI["known"].in_(language)))
+    measured = evidence_age(report, pitfall, deployment, finding, language)
+    if measured is not None:
+        said.append(("measured", measured))
+    return said
+
+
+def waived_by(finding: Finding, language: Language) -> str:
+    """Whose risk it is, until when, why, and what it would be without the waiver."""
+    if finding.waiver is None:
+        return ""
+    owner, reason, expires = (
+        plain(text, limit)
+        for text, limit in (
+            (finding.waiver.owner, 80),
+            (finding.waiver.reason, 300),
+            (finding.waiver.expires, 40),
+        )
+    )
+    else_ = OUTCOMES[finding.waived].in_(language) if finding.waived is not None else None
+    if language == "zh":
+        return f"{owner} 豁免至 {expires}：{reason}" + (f"；若无豁免：{else_}" if else_ else "")
+    return f"waived by {owner} until {expires}: {reason}" + (f"; without it: {else_}" if else_ else "")
+
+
+def evidence_age(
+    report: Report, pitfall: str, deployment: str, finding: Finding, language: Language
+) -> str | None:
+    """`measured 3 days ago, on 2026-10-31`; None where no measurement decided."""
+    record = report.evidence_for(pitfall, deployment)
+    if finding.strength is not Strength.MEASURED or record is None:
+        return None
+    old, taken = age(record, report.started_at, language), parsed(record.taken_at)
+    if old is None or taken is None:
+        return None
+    day = taken.strftime("%Y-%m-%d")
+    return f"测量于 {day}，距今 {old}" if language == "zh" else f"measured {old} ago, on {day}"
+
+
+def age_s(record: Record, now: str) -> int | None:
+    """Seconds from when a record was taken until `now` (ISO 8601), 0 for one of this check itself."""
+    taken, then = parsed(record.taken_at), parsed(now)
+    return None if taken is None or then is None else max(0, int((then - taken).total_seconds()))
+
+
+def age(record: Record, now: str, language: Language) -> str | None:
+    """How old a record was at `now`, in its largest unit."""
+    seconds = age_s(record, now)
+    if seconds is None:
+        return None
+    for size, one, many, zh in (
+        (86400, "day", "days", "天"),
+        (3600, "hour", "hours", "小时"),
+        (60, "minute", "minutes", "分钟"),
+    ):
+        if seconds >= size:
+            count = seconds // size
+            return f"{count} {zh}" if language == "zh" else f"{count} {one if count == 1 else many}"
+    return "不到 1 分钟" if language == "zh" else "less than a minute"

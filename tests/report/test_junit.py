@@ -1,0 +1,54 @@
+"""JUnit: Jenkins' own schema takes it, and what is red is what keeps the verdict from GO."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from xml.etree import ElementTree
+
+import junitparser
+import pytest
+import xmlschema
+
+from preop.findings import Outcome, Verdict
+from preop.report import render_junit
+from preop.report.types import Report
+
+from .samples import SAMPLES
+
+XSD = xmlschema.XMLSchema(str(Path(__file__).parents[1] / "data" / "schemas" / "junit-10.xsd"))
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("name", list(SAMPLES))
+def test_jenkins_takes_it(name: str, language: str) -> None:
+    report = SAMPLES[name]()
+    text = render_junit(report, language)  # type: ignore[arg-type]  # "en" and "zh" are all there are
+    XSD.validate(ElementTree.ElementTree(ElementTree.fromstring(text)))
+    suites = junitparser.JUnitXml.fromroot(ElementTree.parse(BytesIO(text.encode("utf-8"))).getroot())
+    cases = [case for suite in suites for case in suite]
+    assert len(cases) == 15 * len(report.deployments)
+
+
+def red(report: Report) -> set[tuple[str, str]]:
+    root = ElementTree.fromstring(render_junit(report, "en"))
+    return {
+        (suite.get("name", ""), case.get("name", "")[:3])
+        for suite in root.iter("testsuite")
+        for case in suite.iter("testcase")
+        if case.find("failure") is not None or case.find("error") is not None
+    }
+
+
+@pytest.mark.parametrize("name", list(SAMPLES))
+def test_the_page_and_the_exit_code_say_the_same(name: str) -> None:
+    report = SAMPLES[name]()
+    assert bool(red(report)) is (report.verdict is not Verdict.GO)
+    failing = {
+        (deployment, result.pitfall)
+        for result in report.results
+        for deployment, finding in result.by_deployment.items()
+        if finding.outcome is Outcome.FAIL
+    }
+    if name != "hostile":
+        assert failing <= red(report)
