@@ -6,7 +6,7 @@ and the size that aliases expand to are bounded, so that a hostile file ends in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from preop.facts import Origin
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["Map", "Node", "Scalar", "Seq", "load", "to_python"]
+__all__ = ["Map", "Node", "Scalar", "Seq", "load", "mapping", "scalar", "seq", "to_python"]
 
 MAX_DEPTH = 64
 MAX_NODES = 500_000
@@ -272,3 +272,22 @@ class _Builder:
 
 def _short(text: str, limit: int = 60) -> str:
     return repr(text if len(text) <= limit else text[:limit] + "...")
+
+
+# Nodes that a reader makes out of others, at the place of one of them.
+
+
+def scalar(text: str, like: Node) -> Scalar:
+    """A value with that text where `like` stands."""
+    return Scalar(like.file, like.line, like.column, text, False, text)
+
+
+def seq(items: Iterable[Node], like: Node) -> Seq:
+    """A list of those nodes."""
+    return Seq(like.file, like.line, like.column, tuple(items))
+
+
+def mapping(values: Mapping[str, Node | None], like: Node) -> Map:
+    """A mapping of those values, without those that are None."""
+    entries = {key: (scalar(key, value), value) for key, value in values.items() if value is not None}
+    return Map(like.file, like.line, like.column, entries)

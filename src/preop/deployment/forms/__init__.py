@@ -10,10 +10,14 @@ __all__ = ["Context", "File", "Form", "Reading", "Started", "expected", "form_of
 
 def _forms() -> tuple[Form, ...]:
     from preop.deployment.forms.compose import COMPOSE
+    from preop.deployment.forms.dockerfile import DOCKERFILE
+    from preop.deployment.forms.helm_values import HELM_VALUES
     from preop.deployment.forms.kubernetes import KUBERNETES
+    from preop.deployment.forms.ray_serve import RAY_SERVE
     from preop.deployment.forms.shell_script import SHELL_SCRIPT
+    from preop.deployment.forms.systemd import SYSTEMD
 
-    return (KUBERNETES, COMPOSE, SHELL_SCRIPT)
+    return (KUBERNETES, COMPOSE, HELM_VALUES, RAY_SERVE, SYSTEMD, DOCKERFILE, SHELL_SCRIPT)
 
 
 def form_of(file: File) -> Form | None:

@@ -39,10 +39,8 @@ def what_it_is(file: File) -> str:
     if not file.mappings:
         return "holds no mapping"
     names = frozenset(file.mappings[0].entries)
-    if names & {"apiVersion", "servingEngineSpec"}:
-        return "a Helm chart or its values, which preop does not read yet"
-    if names & {"applications", "llm_configs"}:
-        return "a Ray Serve config, which preop does not read yet"
+    if "apiVersion" in names:
+        return "a Helm chart's own description: render the chart first: helm template CHART | preop check -"
     if names & {"architectures", "model_type", "hidden_size"}:
         return "a model's config.json (--model-path takes its folder)"
     if names & _ENGINE_KEYS:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 from preop.facts import Note
@@ -49,9 +50,14 @@ class Kind:
     read: Reader
 
 
+@cache
 def kinds() -> Mapping[str, tuple[Kind, ...]]:
     """By name: those of that name in different groups."""
+    from preop.deployment.kubernetes.dynamo import DYNAMO_GRAPH
+    from preop.deployment.kubernetes.kserve import INFERENCE_SERVICE
     from preop.deployment.kubernetes.leader_worker_set import LEADER_WORKER_SET
+    from preop.deployment.kubernetes.llm_inference_service import LLM_INFERENCE_SERVICE
+    from preop.deployment.kubernetes.ray_service import RAY_SERVICE
     from preop.deployment.kubernetes.workloads import CRON_JOB, JOB, POD, TEMPLATED
 
     v1 = frozenset({"v1"})
@@ -68,6 +74,12 @@ def kinds() -> Mapping[str, tuple[Kind, ...]]:
         "Job": (Kind("batch", v1, JOB),),
         "CronJob": (Kind("batch", frozenset({"v1", "v1beta1"}), CRON_JOB),),
         "LeaderWorkerSet": (Kind("leaderworkerset.x-k8s.io", v1, LEADER_WORKER_SET),),
+        "InferenceService": (Kind("serving.kserve.io", frozenset({"v1beta1"}), INFERENCE_SERVICE),),
+        "LLMInferenceService": (
+            Kind("serving.kserve.io", frozenset({"v1alpha1", "v1alpha2"}), LLM_INFERENCE_SERVICE),
+        ),
+        "RayService": (Kind("ray.io", frozenset({"v1", "v1alpha1"}), RAY_SERVICE),),
+        "DynamoGraphDeployment": (Kind("nvidia.com", frozenset({"v1alpha1", "v1beta1"}), DYNAMO_GRAPH),),
     }
 
 
