@@ -99,16 +99,24 @@ def _settings(models: list[str], prompts: str | None, endpoint: str | None) -> s
         text = f"{'' if value else '# '}{key} = {json.dumps(value or example, ensure_ascii=False)}"
         return f"{text:<44} # {comment}"
 
+    def example(text: str, comment: str) -> str:
+        return f"{'# ' + text:<44} # {comment}"
+
     other = f" (also here: {', '.join(models[1:])})" if len(models) > 1 else ""
     lines = [
         "# preop.toml: what `preop check` cannot read in the deployment's own files. Flags win over it.",
         "# Every key is optional; an unknown key is an error.",
         "",
         '# lang = "en"                                # or "zh"',
+        line(
+            "waivers", None, "preop-waivers.toml", "who accepted what until when; a file with its own owners"
+        ),
+        example('exclude = ["charts/*"]', "paths that the search of a folder passes over"),
+        example("offline = true", "--fetch becomes an error"),
         "",
         "[deployment]",
         line("gpu", None, "h100-80gb", "the target machine's GPU"),
-        f"{'# gpu_count = 1':<44} # how many it has",
+        example("gpu_count = 1", "how many it has"),
         line("engine_version", None, "0.32.0", "where no image tag and no endpoint tells"),
         line(
             "model_path",
@@ -125,8 +133,21 @@ def _settings(models: list[str], prompts: str | None, endpoint: str | None) -> s
         line("reference", None, "http://127.0.0.1:8001", "the engine before the change"),
         "",
         "[measure]",
-        f"{'# concurrency = [1, 2, 4, 8]':<44} # levels of the load measurement",
-        f"{'# budget_s = 300':<44} # most time it may take",
+        example("concurrency = [1, 2, 4, 8]", "levels of the load measurement"),
+        example("budget_s = 300", "most time it may take"),
+        "",
+        "[images]                                     # what is inside images of your own registry",
+        '# "registry.corp/llm/vllm-*" = { engine = "vllm", version = "tag" }',
+        "",
+        "[models]",
+        line("root", None, "/mnt/models", "models by their hub id: /mnt/models/ORG/NAME/config.json"),
+        "",
+        "[cost]                                       # for the change-approval page",
+        example("gpu_hour = 2.5", "price of one GPU for an hour"),
+        line("currency", None, "USD", "of that price"),
+        "",
+        "[approval]",
+        line("rollback", None, "helm rollback chat", "how to go back, in words"),
         "",
         "# The thresholds in force, each with where its default comes from.",
     ]
