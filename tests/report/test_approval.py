@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import msgspec
 import pytest
 
@@ -110,3 +115,30 @@ def test_the_price_is_that_of_the_highest_level_within_the_objective() -> None:
 )
 def test_no_price_without_a_valid_level_within_the_objective(report: Report) -> None:
     assert cost_of(report, report.deployments[0].name, 3.6, "EUR") is None
+
+
+def test_the_page_beside_another_format(tmp_path: Path) -> None:
+    page = tmp_path / "approval.html"
+    serve = ["vllm", "serve", "Qwen/Qwen2.5-7B-Instruct", "--max-model-len", "8192"]
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "preop",
+            "check",
+            "--no-keep",
+            "--format",
+            "json",
+            "--approval",
+            page.name,
+            "--",
+            *serve,
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
+    )
+    document = json.loads(done.stdout)
+    assert done.returncode == {"GO": 0, "NO-GO": 1, "HOLD": 3}[document["verdict"]]
+    assert document["verdict"] in page.read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from preop.report import Approval, render_approval
 from preop.report.html import render_html
 from preop.text import Language
 
@@ -105,3 +106,13 @@ def test_the_page_prints(tmp_path: Path) -> None:
     assert pdf.startswith(b"%PDF")
     pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
     assert 3 <= pages <= 8, "fifteen cards and a curve, without half-empty sheets"
+
+
+@pytest.mark.parametrize("sample", [samples.no_go, samples.hold, samples.go])
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_an_approval_is_one_sheet(tmp_path: Path, sample: Any, language: Language) -> None:
+    page, paper = tmp_path / "approval.html", tmp_path / "approval.pdf"
+    said = Approval(service="chat", change="vLLM 0.31 to 0.32", rollback="helm rollback chat", gpu_hour=2.5)
+    page.write_text(render_approval(sample(), language, said), encoding="utf-8")
+    chromium(tmp_path, page, f"--print-to-pdf={paper}", "--no-pdf-header-footer")
+    assert len(re.findall(rb"/Type\s*/Page\b", paper.read_bytes())) == 1

@@ -17,7 +17,7 @@ from preop.report.types import Report
 
 from .samples import SAMPLES
 
-SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "schemas" / "sarif-2.1.0.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "schemas" / "sarif-2.1.0-rtm.5.json").read_text())
 VALIDATOR = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,6 +77,9 @@ __all__ = ["command"]
 )
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the answer there.")
 @click.option("--report", type=click.Path(path_type=Path), help="Write the HTML report there as well.")
+@click.option(
+    "--approval", type=click.Path(path_type=Path), help="Write the change-approval page there, too."
+)
 @language_option
 @settings_option
 @click.option("--runs", type=click.Path(path_type=Path), help="Folder of the run documents.")
@@ -103,7 +106,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     measure = parse_names(flags["measure"]) if flags["measure"] is not None else ()
     levels = concurrency(flags["concurrency"])
     _refuse_without_load(flags, measure)
-    writable(flags["output"], flags["report"])
+    writable(flags["output"], flags["report"], flags["approval"])
     if measure and not endpoints:
         raise UsageError("--measure needs a running engine: add --endpoint URL")
     inputs = merged_inputs(settings, flags)
@@ -203,11 +206,16 @@ def _show(
 ) -> None:
     from preop import report as reports
 
-    if flags["report"] is not None:
-        try:
-            write_output(reports.render_html(report, language), flags["report"])
-        except UsageError as error:  # the disk is full: no reason to keep the answer back, too
-            watcher.message(str(error))
+    beside: dict[str, Callable[[], str]] = {
+        "report": lambda: reports.render_html(report, language),
+        "approval": lambda: reports.render_approval(report, language, _approval(settings)),
+    }
+    for name, page in beside.items():
+        if flags[name] is not None:
+            try:
+                write_output(page(), flags[name])
+            except UsageError as error:  # the disk is full: no reason to keep the answer back, too
+                watcher.message(str(error))
     form, output = flags["form"], flags["output"]
     if form == "json":
         write_output(reports.to_json(reports.document(report, language)), output)

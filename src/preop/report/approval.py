@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from preop.errors import UsageError
-from preop.findings import Outcome
-from preop.report.asides import age, waived_by
+from preop.findings import Outcome, PitfallResult
+from preop.report.asides import asides, waived_by
 from preop.report.cost import cost_of
 from preop.report.headline import headline, moment, speaker
 from preop.report.html import templates
 from preop.report.plain import shown
 from preop.report.types import Change, Report
-from preop.report.words import ADVICE, APPROVAL, OUTCOMES, STRENGTHS, UI, VERDICTS
+from preop.report.words import ADVICE, APPROVAL, OUTCOMES, STRENGTHS, UI, VERDICTS, gate_line
 from preop.text import Language
 
 __all__ = ["Approval", "render_approval"]
@@ -45,7 +45,6 @@ def render_approval(report: Report, language: Language, approval: Approval) -> s
 
 def _page(report: Report, language: Language, approval: Approval) -> dict[str, Any]:
     changes = report.baseline.changes if report.baseline else ()
-    rows = [_row(report, pitfall, language) for pitfall in report.about]
     return {
         "colon": "：" if language == "zh" else ": ",
         "language": "zh-CN" if language == "zh" else "en",
@@ -63,7 +62,8 @@ def _page(report: Report, language: Language, approval: Approval) -> dict[str, A
         "more_deployments": max(len(report.deployments) - _DEPLOYMENTS, 0),
         "changes": [_change(change) for change in changes[:_CHANGES]],
         "more_changes": max(len(changes) - _CHANGES, 0),
-        "rows": rows,
+        "rows": _rows(report, language),
+        "occasion": report.occasion.in_(language) if report.occasion else None,
         "accepted": _accepted(report, language),
         "rollback": _rollback(report, approval, language),
         "costs": _costs(report, approval, language),
@@ -81,23 +81,34 @@ def _change(change: Change) -> dict[str, Any]:
     }
 
 
-def _row(report: Report, pitfall: str, language: Language) -> dict[str, Any]:
-    result = next(each for each in report.results if each.pitfall == pitfall)
+def _rows(report: Report, language: Language) -> list[dict[str, Any]]:
+    """One line for each pitfall, in order; what the gate does not ask for and does not fail stands below."""
+    asked = [each for each in report.results if not report.is_aside(each)]
+    rest = [each for each in report.results if report.is_aside(each)]
+    rows = [_row(report, result, language) for result in (*asked, *rest)]
+    if rest:
+        rows[len(asked)]["part"] = gate_line(report.gate, language)
+    return rows
+
+
+def _row(report: Report, result: PitfallResult, language: Language) -> dict[str, Any]:
+    pitfall = result.pitfall
     name, finding = speaker(result)
-    record = report.evidence_for(pitfall, name)
     others = sum(each.outcome is finding.outcome for each in result.by_deployment.values()) - 1
+    said = dict(asides(report, pitfall, name, finding, language))
+    said.pop("waiver", None)  # it stands among the risks accepted
+    if finding.strength is not None and "measured" not in said:
+        said["strength"] = STRENGTHS[finding.strength].in_(language)
     return {
+        "part": None,
         "pitfall": pitfall,
         "label": report.about[pitfall].label.in_(language),
         "tone": "na" if finding.outcome is Outcome.NOT_APPLICABLE else finding.outcome.value.lower(),
         "outcome": OUTCOMES[finding.outcome].in_(language),
-        "required": pitfall in report.required,
-        "enough": report.is_enough(pitfall, finding),
         "name": name if len(report.deployments) > 1 else None,
         "others": others,
         "summary": finding.summary.in_(language),
-        "strength": STRENGTHS[finding.strength].in_(language) if finding.strength else None,
-        "age": age(record, report.started_at, language) if record is not None else None,
+        "asides": list(said.values()),
         "where": finding.where,
     }
 

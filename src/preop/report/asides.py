@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from preop.deployment.types import Contradiction
 from preop.evidence import Record, Strength
+from preop.facts import Note
 from preop.findings import Finding
 from preop.report.headline import parsed
 from preop.report.plain import plain
@@ -10,7 +16,9 @@ from preop.report.types import Report
 from preop.report.words import OUTCOMES, UI
 from preop.text import Language
 
-__all__ = ["age", "age_s", "asides", "evidence_age", "waived_by"]
+__all__ = ["age", "age_s", "asides", "evidence_age", "shared", "waived_by"]
+
+T = TypeVar("T", Contradiction, Note)
 
 
 def asides(
@@ -28,6 +36,19 @@ def asides(
     if measured is not None:
         said.append(("measured", measured))
     return said
+
+
+def shared(said: Iterable[tuple[str, Sequence[T]]]) -> list[tuple[T, list[str]]]:
+    """What deployments have to say, each thing once with the names of those that say it; its place is that of
+    the first. What one says twice stands twice."""
+    found: dict[tuple[str, int], tuple[T, list[str]]] = {}
+    for name, things in said:
+        times: Counter[str] = Counter()
+        for each in things:
+            key = f"{each.message}\0{each.suggestion}" if isinstance(each, Note) else repr(each)
+            found.setdefault((key, times[key]), (each, []))[1].append(name)
+            times[key] += 1
+    return list(found.values())
 
 
 def waived_by(finding: Finding, language: Language) -> str:

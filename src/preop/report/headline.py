@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from preop.deployment.types import Deployment
@@ -10,12 +12,30 @@ from preop.report.plain import plain, shown
 from preop.report.words import SET_BY, UI
 from preop.text import Language
 
-__all__ = ["engine_of", "hardware_of", "headline", "model_of", "moment", "parsed", "said_of_all", "speaker"]
+__all__ = [
+    "count_by_engine",
+    "engine_of",
+    "hardware_of",
+    "headline",
+    "model_of",
+    "moment",
+    "parsed",
+    "said_of_all",
+    "speaker",
+]
 
 
 def headline(deployment: Deployment, language: Language) -> str:
     """`vllm 0.32.0 · Qwen2.5-7B-Instruct-AWQ · 1x H100-80GB (you)`."""
     return " · ".join(part(deployment, language) for part in (engine_of, model_of, hardware_of))
+
+
+def count_by_engine(deployments: Sequence[Deployment], language: Language) -> str:
+    """`312 deployments: 280 vllm, 32 sglang`."""
+    engines = Counter(plain(each.engine, 20) for each in deployments).most_common(6)
+    parts = ", ".join(f"{count} {engine}" for engine, count in engines)
+    colon = "：" if language == "zh" else ": "
+    return f"{len(deployments):,} {UI['count_deployments'].in_(language)}{colon}{parts}"
 
 
 def engine_of(deployment: Deployment, language: Language) -> str:

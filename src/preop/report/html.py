@@ -24,6 +24,7 @@ from preop.report.words import (
     STRENGTHS,
     UI,
     VERDICTS,
+    gate_line,
 )
 from preop.text import Language, Text
 
@@ -95,7 +96,8 @@ def _page(report: Report, language: Language) -> dict[str, Any]:
             {"tone": _tone(outcome), "word": say(OUTCOMES[outcome]), "count": count}
             for outcome, count in report.counts.items()
         ],
-        "cards": [_card(result, report, language, drawings) for result in report.worst_first],
+        "occasion": _occasion(report, language),
+        "cards": _cards(report, language, drawings),
         "deployments": [_deployment(deployment, language) for deployment in report.deployments[:_OTHERS]],
         "more_deployments": max(len(report.deployments) - _OTHERS, 0),
         "remarks": [remark.in_(language) for remark in report.remarks],
@@ -113,6 +115,25 @@ def _tone(outcome: Outcome) -> str:
     return "na" if outcome is Outcome.NOT_APPLICABLE else outcome.value.lower()
 
 
+def _occasion(report: Report, language: Language) -> str:
+    """What the gate is for, and what it asks for where that is not everything."""
+    occasion = [report.occasion.in_(language)] if report.occasion else []
+    if report.not_required:
+        occasion.append(f"{UI['requires'].in_(language)} {' '.join(sorted(report.required)) or '—'}")
+    return " · ".join(occasion)
+
+
+def _cards(
+    report: Report, language: Language, drawings: dict[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Worst first; what the gate does not ask for and does not fail stands under a heading of its own."""
+    cards = [_card(result, report, language, drawings) for result in report.worst_first]
+    first = next((at for at, each in enumerate(report.worst_first) if report.is_aside(each)), None)
+    if first is not None:
+        cards[first]["part"] = gate_line(report.gate, language)
+    return cards
+
+
 def _card(
     result: PitfallResult, report: Report, language: Language, drawings: dict[str, list[dict[str, Any]]]
 ) -> dict[str, Any]:
@@ -121,6 +142,7 @@ def _card(
     others = [] if shared else [each for each in result.by_deployment.items() if each[0] != name]
     others.sort(key=lambda each: -each[1].outcome.badness)
     return {
+        "part": None,
         "pitfall": result.pitfall,
         "label": report.about[result.pitfall].label.in_(language),
         "title": report.about[result.pitfall].title.in_(language),

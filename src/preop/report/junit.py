@@ -9,6 +9,9 @@ from GO, so that the page and the exit code say the same:
 - All else is `skipped`, and says why: N/A, waived (by whom, until when), not required by this gate, in the
   baseline already.
 
+Where every pitfall is shut and the verdict is held back all the same (a file that could not be read), a case
+of its own, `verdict`, is red.
+
 The elements are those of the Jenkins schema junit-10.xsd (the xUnit plugin refuses a file with any other). It
 has no `file` or `line` on a case: the place stands in the case's text, and the suite names its file.
 """
@@ -18,13 +21,13 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from preop.deployment.types import Deployment
-from preop.findings import Finding, Outcome
+from preop.findings import Finding, Outcome, Verdict
 from preop.report.asides import waived_by
 from preop.report.headline import headline, parsed
 from preop.report.places import file_of
 from preop.report.plain import plain, shown
 from preop.report.types import Report
-from preop.report.words import OUTCOMES, STRENGTHS, UI
+from preop.report.words import EXIT, OUTCOMES, STRENGTHS, UI
 from preop.text import Language
 
 __all__ = ["render_junit"]
@@ -38,10 +41,29 @@ def render_junit(report: Report, language: Language) -> str:
     classes = _classes([deployment.name for deployment in report.deployments])
     for deployment in report.deployments:
         top.append(_Suite(report, deployment, classes[deployment.name], language).element())
+    is_red = any(suite.findall(f"testcase/{tag}") for suite in top for tag in ("failure", "error"))
+    held = report.verdict is not Verdict.GO and not is_red
+    if held or report.remarks:
+        top.insert(0, _verdict(report, language, held=held))
     for count in ("tests", "failures", "errors"):
         top.set(count, str(sum(int(suite.get(count, "0")) for suite in top)))
     Xml.indent(top)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(top, encoding="unicode")}\n'
+
+
+def _verdict(report: Report, language: Language, *, held: bool) -> Xml.Element:
+    """A suite of one case for what belongs to no pitfall: a file that could not be read holds the verdict
+    back where every pitfall is shut."""
+    counts = {"tests": "1", "failures": str(int(held)), "errors": "0", "skipped": "0"}
+    suite = Xml.Element("testsuite", {"name": "preop", **counts})
+    case = Xml.SubElement(suite, "testcase", {"classname": "preop", "name": "verdict", "time": "0"})
+    said = "\n".join(plain(remark.in_(language), _LONGEST) for remark in report.remarks)
+    if held:
+        attributes = {"type": report.verdict.value, "message": EXIT[report.verdict].in_(language)}
+        Xml.SubElement(case, "failure", attributes).text = said
+    else:
+        Xml.SubElement(case, "system-out").text = said
+    return suite
 
 
 def _classes(names: list[str]) -> dict[str, str]:

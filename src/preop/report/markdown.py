@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from preop.findings import Outcome, PitfallResult
-from preop.report.asides import asides
-from preop.report.headline import headline, moment, said_of_all, speaker
+from preop.report.asides import asides, shared
+from preop.report.headline import count_by_engine, headline, moment, said_of_all, speaker
 from preop.report.plain import plain, shown
 from preop.report.types import Report
 from preop.report.words import ADVICE, GROUPS, OUTCOMES, STRENGTHS, UI, VERDICTS, aside
@@ -14,6 +14,10 @@ from preop.text import Language
 
 __all__ = ["escape", "render_markdown"]
 
+_DEPLOYMENTS = 12
+"""Deployments up to which each has a line; more are counted by engine."""
+_NOTES = 20
+"""Notes and the like that are shown; the JSON document has all."""
 _TICKED = {Outcome.PASS, Outcome.NOT_APPLICABLE, Outcome.WAIVED}
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~&$^]|(?<![^\W_])_|_(?![^\W_])")
 _LINKS = re.compile(r"(?i)(?<=[a-z]):(?=//)|(?<=\bwww)\.")
@@ -45,11 +49,19 @@ def render_markdown(report: Report, language: Language) -> str:
         "",
     ]
     several = len(report.deployments) > 1
-    for deployment in report.deployments:
+    if len(report.deployments) > _DEPLOYMENTS:
+        lines.append(f"- {escape(count_by_engine(report.deployments, language))}")
+    for deployment in report.deployments if len(report.deployments) <= _DEPLOYMENTS else ():
         name = f"**{escape(deployment.name, 40)}**{colon}" if several else ""
         lines.append(f"- {name}{escape(headline(deployment, language))}")
     when = escape(moment(report.started_at), 40)
     lines.append(f"- {ui['gate']}{colon}{escape(report.gate, 40)} · {when} · preop {report.preop_version}")
+    if report.not_required:
+        occasion = f"{report.occasion.in_(language)} · " if report.occasion else ""
+        lines.append(f"- {occasion}{ui['requires']} {' '.join(sorted(report.required)) or '—'}")
+    if report.baseline is not None:
+        baseline = f"{escape(report.baseline.name, 80)} ({escape(report.baseline.detail, 40)})"
+        lines.append(f"- {ui['baseline']}{colon}{baseline}")
     lines += ["", ui["unticked"]]
     by_pitfall = {result.pitfall: result for result in report.results}
     for group, heading in GROUPS.items():
@@ -90,18 +102,34 @@ def _item(result: PitfallResult, report: Report, language: Language, colon: str)
 
 def _remarks(report: Report, language: Language, colon: str) -> list[str]:
     ui = {key: text.in_(language) for key, text in UI.items()}
-    lines = [f"- {escape(remark.in_(language), 400)}" for remark in report.remarks]
-    for deployment in report.deployments:
-        name = f"\\[{escape(deployment.name, 40)}\\] " if len(report.deployments) > 1 else ""
-        for each in deployment.contradictions:
-            declared = escape(shown(each.declared.value, each.declared.unit, 80))
-            running = escape(shown(each.running.value, each.running.unit, 80))
-            declared += f" ({escape(each.declared.source, 80)})"
-            running += f" ({escape(each.running.source, 80)})"
-            said = f"{escape(each.name, 60)} {ui['declared']} {declared}, {ui['running']} {running}"
-            lines.append(f"- {name}**{ui['contradiction']}**{colon}{said}")
-        for note in deployment.notes:
-            suggestion = f" → {escape(note.suggestion, 120)}" if note.suggestion else ""
-            where = f" · {escape(note.where, 120)}" if note.where else ""
-            lines.append(f"- {name}{escape(note.message, 240)}{suggestion}{where}")
+    lines = [f"- {escape(remark.in_(language), 400)}" for remark in report.remarks[:_NOTES]]
+    resolved = report.baseline.resolved if report.baseline is not None else ()
+    lines += [
+        f"- {ui['resolved']}{colon}{each.pitfall} {escape(each.deployment, 40)}{colon}"
+        f"{escape(each.summary.in_(language), 240)}"
+        for each in resolved[:_NOTES]
+    ]
+    contradictions = shared((each.name, each.contradictions) for each in report.deployments)
+    for contradiction, names in contradictions[:_NOTES]:
+        declared, running = (
+            f"{escape(shown(fact.value, fact.unit, 80))} ({escape(fact.source, 80)})"
+            for fact in (contradiction.declared, contradiction.running)
+        )
+        said = f"{escape(contradiction.name, 60)} {ui['declared']} {declared}, {ui['running']} {running}"
+        lines.append(f"- {_names(names, report)}**{ui['contradiction']}**{colon}{said}")
+    notes = shared((each.name, each.notes) for each in report.deployments)
+    for note, names in notes[:_NOTES]:
+        suggestion = f" → {escape(note.suggestion, 120)}" if note.suggestion else ""
+        where = f" · {escape(note.where, 120)}" if note.where else ""
+        lines.append(f"- {_names(names, report)}{escape(note.message, 240)}{suggestion}{where}")
+    more = sum(max(len(each) - _NOTES, 0) for each in (report.remarks, resolved, contradictions, notes))
+    if more:
+        lines.append(f"- +{more} {ui['more_in_json']}")
     return lines
+
+
+def _names(names: list[str], report: Report) -> str:
+    if len(report.deployments) == 1:
+        return ""
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return f"\\[{escape(names[0], 40)}{more}\\] "

@@ -5,10 +5,9 @@ from __future__ import annotations
 from io import StringIO
 from typing import TYPE_CHECKING
 
-from preop.deployment.types import Deployment
 from preop.findings import Outcome, PitfallResult, Verdict
-from preop.report.asides import age_s, asides
-from preop.report.headline import headline, said_of_all, speaker
+from preop.report.asides import age_s, asides, shared
+from preop.report.headline import count_by_engine, headline, said_of_all, speaker
 from preop.report.plain import plain, shown
 from preop.report.types import Report
 from preop.report.words import COUNTED, EXIT, MARKS, STRENGTHS, UI, VERDICTS, gate_line
@@ -36,11 +35,13 @@ _VERDICT_STYLES = {
 _NARROWEST = 40
 _WIDEST_LABEL = 20
 _DEPLOYMENTS = 8
-"""Deployments that are named at the head, and whose notes are shown."""
+"""Deployments up to which each has a line at the head; more are counted by engine."""
+_NAMED = 3
+"""Deployments that a pitfall names, where there are very many."""
 _FRESH_S = 60
 """Evidence younger than this was taken by the run itself."""
 _NOTES = 8
-"""Notes of one deployment that are shown; the JSON document has all."""
+"""Notes and the like that are shown; the JSON document has all."""
 
 
 def render_terminal(
@@ -54,13 +55,12 @@ def render_terminal(
     page.head(report)
     aside = False
     for result in report.worst_first:
-        if not aside and page.is_aside(result):
+        if not aside and report.is_aside(result):
             aside = True
             page.heading(gate_line(plain(report.gate, 20), language))
         page.result(result)
     page.history(report)
-    for deployment in report.deployments[:_DEPLOYMENTS]:
-        page.remarks(deployment, named=len(report.deployments) > 1)
+    page.remarks(report)
     page.foot(report)
     return _printed(page.lines, colour)
 
@@ -82,27 +82,24 @@ class _Page:
     def head(self, report: Report) -> None:
         gate = f"{self._ui('gate')}: {plain(report.gate, 20)}"
         several = len(report.deployments) > 1
-        for position, deployment in enumerate(report.deployments[:_DEPLOYMENTS]):
-            name = f"{plain(deployment.name, 40)}: " if several else ""
-            spans = [(name, "bold"), (headline(deployment, self.language), "")]
-            self._flow(spans, end=gate if position == 0 else "")
-        more = len(report.deployments) - _DEPLOYMENTS
-        if more > 0:
-            self._flow([(f"+{more} {self._ui('more_deployments')}", "dim")])
+        if len(report.deployments) > _DEPLOYMENTS:
+            self._flow([(count_by_engine(report.deployments, self.language), "")], end=gate)
+        else:
+            for position, deployment in enumerate(report.deployments):
+                name = f"{plain(deployment.name, 40)}: " if several else ""
+                spans = [(name, "bold"), (headline(deployment, self.language), "")]
+                self._flow(spans, end=gate if position == 0 else "")
         self._blank()
         counts = " · ".join(
             f"{count} {COUNTED[outcome].in_(self.language)}" for outcome, count in report.counts.items()
         )
         verdict = f" {VERDICTS[report.verdict].in_(self.language)} "
         self._flow([("  " + counts, "")], lead=(verdict, _VERDICT_STYLES[report.verdict]), gap=2)
+        if report.not_required:
+            occasion = f"{report.occasion.in_(self.language)} · " if report.occasion else ""
+            asked = " ".join(sorted(report.required)) or "—"
+            self._flow([(f"{occasion}{self._ui('requires')} {asked}", "dim")])
         self._blank()
-
-    def is_aside(self, result: PitfallResult) -> bool:
-        """Whether the gate does not ask for it, and it blocks nothing."""
-        findings = result.by_deployment.values()
-        return result.pitfall not in self.report.required and not any(
-            self.report.blocks(result.pitfall, each) for each in findings
-        )
 
     def heading(self, text: str) -> None:
         """A line between two parts of the list."""
@@ -131,7 +128,7 @@ class _Page:
 
     def result(self, result: PitfallResult) -> None:
         name, finding = speaker(result)
-        is_enough = not self.is_aside(result) and all(
+        is_enough = not self.report.is_aside(result) and all(
             each.is_shut(None) or self.report.is_enough(result.pitfall, each)
             for each in result.by_deployment.values()
         )
@@ -142,8 +139,7 @@ class _Page:
         space = " " * max(self._column - cells(label), 0)
         spans = [(f"{result.pitfall} {label}{space}  ", "bold" if open_ else "")]
         if not said_of_all(result):
-            others = sum(each.outcome is finding.outcome for each in result.by_deployment.values()) - 1
-            spans.append((f"[{plain(name, 40)}{f' +{others}' if others else ''}] ", "cyan"))
+            spans.append((f"[{self._names(name, result)}] ", "cyan"))
         spans.append((plain(finding.summary.in_(self.language), 300), ""))
         gap = self._indent - cells(outcome)
         strength = STRENGTHS[finding.strength].in_(self.language) if finding.strength else ""
@@ -167,28 +163,39 @@ class _Page:
         record = self.report.evidence_for(pitfall, deployment)
         return record is not None and (age_s(record, self.report.started_at) or 0) >= _FRESH_S
 
-    def remarks(self, deployment: Deployment, *, named: bool) -> None:
-        prefix = f"[{plain(deployment.name, 40)}] " if named else ""
-        if deployment.contradictions or deployment.notes:
+    def _names(self, speaker: str, result: PitfallResult) -> str:
+        """Who speaks and how many are as badly off; of very many deployments, a few of those by name."""
+        alike = [name for name, each in result.by_deployment.items() if each.outcome is result.outcome]
+        named = [speaker, *(name for name in alike if name != speaker)]
+        named = named[: _NAMED if len(self.report.deployments) > _DEPLOYMENTS else 1]
+        more = f" +{len(alike) - len(named)}" if len(alike) > len(named) else ""
+        return ", ".join(plain(name, 40 if len(named) == 1 else 24) for name in named) + more
+
+    def remarks(self, report: Report) -> None:
+        """What the running engines deny, then the notes; what several deployments share stands once."""
+        contradictions = shared((each.name, each.contradictions) for each in report.deployments)
+        notes = shared((each.name, each.notes) for each in report.deployments)
+        several = len(report.deployments) > 1
+        if contradictions or notes:
             self._blank()
-        for each in deployment.contradictions:
-            declared = (
-                f"{shown(each.declared.value, each.declared.unit, 80)} ({plain(each.declared.source, 80)})"
+        for each, names in contradictions[:_NOTES]:
+            declared, running = (
+                f"{shown(fact.value, fact.unit, 80)} ({plain(fact.source, 80)})"
+                for fact in (each.declared, each.running)
             )
-            running = f"{shown(each.running.value, each.running.unit, 80)} ({plain(each.running.source, 80)})"
-            said = (
-                f"{plain(each.name, 60)} {self._ui('declared')} {declared}, {self._ui('running')} {running}"
-            )
-            label = self._ui("contradiction")
-            self._flow([(prefix, "cyan"), (label + self._colon, "bold red"), (said, "")])
-        for note in deployment.notes[:_NOTES]:
+            said = f"{plain(each.name, 60)} {self._ui('declared')} {declared}, "
+            said += f"{self._ui('running')} {running}"
+            lead = (self._ui("contradiction") + self._colon, "bold red")
+            self._flow([(_prefix(names) if several else "", "cyan"), lead, (said, "")])
+        for note, names in notes[:_NOTES]:
             said = plain(note.message, 240)
             if note.suggestion:
                 said += f" → {plain(note.suggestion, 120)}"
-            spans = [(prefix, "cyan"), (self._ui("note") + self._colon, "bold"), (said, "")]
-            self._flow(spans, end=plain(note.where or "", 200))
-        if len(deployment.notes) > _NOTES:
-            self._flow([(f"+{len(deployment.notes) - _NOTES} {self._ui('more_in_json')}", "dim")])
+            spans = [(_prefix(names) if several else "", "cyan"), (self._ui("note") + self._colon, "bold")]
+            self._flow([*spans, (said, "")], end=plain(note.where or "", 200))
+        more = max(len(contradictions) - _NOTES, 0) + max(len(notes) - _NOTES, 0)
+        if more:
+            self._flow([(f"+{more} {self._ui('more_in_json')}", "dim")])
 
     def foot(self, report: Report) -> None:
         self._blank()
@@ -256,6 +263,11 @@ class _Page:
                 room = self.width - cells(end)
                 self.lines.append(Line())
             self.lines[-1].append(" " * room).append(end, style="dim")
+
+
+def _prefix(names: list[str]) -> str:
+    more = f" +{len(names) - 1}" if len(names) > 1 else ""
+    return f"[{plain(names[0], 40)}{more}] "
 
 
 def _printed(lines: list[Line], colour: bool) -> str:

@@ -104,10 +104,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         by badness, and by number among equals."""
 
         def rank(result: PitfallResult) -> tuple[bool, bool, int, bool, str]:
-            in_the_way = any(self.blocks(result.pitfall, each) for each in result.by_deployment.values())
-            optional = result.pitfall not in self.required
-            aside = optional and not in_the_way
-            return aside, not in_the_way, -result.outcome.badness, optional, result.pitfall
+            optional, beside = result.pitfall not in self.required, not self._in_the_way(result)
+            return self.is_aside(result), beside, -result.outcome.badness, optional, result.pitfall
 
         return tuple(sorted(self.results, key=rank))
 
@@ -134,6 +132,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         if finding.outcome is Outcome.FAIL:
             return True
         return pitfall in self.required and not finding.is_shut(self._least(pitfall))
+
+    def is_aside(self, result: PitfallResult) -> bool:
+        """Whether the gate does not ask for it, and it blocks nothing."""
+        return result.pitfall not in self.required and not self._in_the_way(result)
+
+    def _in_the_way(self, result: PitfallResult) -> bool:
+        return any(self.blocks(result.pitfall, each) for each in result.by_deployment.values())
 
     def _least(self, pitfall: str) -> Strength | None:
         gate = GATES.get(self.gate)

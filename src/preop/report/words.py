@@ -133,6 +133,8 @@ UI = {
     "known": Text("in the baseline already", "基线中已有"),
     "resolved": Text("resolved since the baseline", "相对基线已消除"),
     "baseline": Text("baseline", "基线"),
+    "requires": Text("requires", "要求"),
+    "count_deployments": Text("deployments", "个部署"),
     "more_deployments": Text("more deployments", "个部署未列出"),
     "overview": Text("The fifteen at a glance", "十五项一览"),
     "findings": Text("Findings", "检查结果"),
