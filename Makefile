@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup demo test lint fast engine browser vllm bench docs clean
+.PHONY: setup demo test lint fast engine browser vllm history bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -32,7 +32,7 @@ lint: setup
 	$(BIN)/mypy
 
 fast: setup
-	$(BIN)/pytest -q -m "not engine and not browser and not vllm"
+	$(BIN)/pytest -q -m "not engine and not browser and not vllm and not history"
 
 engine: setup
 	$(BIN)/pytest -q -m "engine and not vllm"
@@ -44,6 +44,11 @@ browser: setup
 vllm: setup
 	$(BIN)/python tools/make_vllm_env.py --model
 	$(BIN)/pytest -q -m vllm
+
+# One release of an engine, downloaded and read again: is what ships what its source says?
+history: setup
+	$(PIP) install -q unearth
+	$(BIN)/pytest -q -m history
 
 # The real output of commands in the READMEs, and the published schemas.
 docs: setup

@@ -84,7 +84,9 @@ spec:
       containers:
         - name: web
           image: registry.example.com/team-{team}/{name}:1.4.{seqs}
-          env: [{{name: LOG_LEVEL, value: info}}, {{name: DB, valueFrom: {{secretKeyRef: {{name: db, key: url}}}}}}]
+          env:
+            - {{name: LOG_LEVEL, value: info}}
+            - {{name: DB, valueFrom: {{secretKeyRef: {{name: db, key: url}}}}}}
           ports: [{{containerPort: 8080}}]
           resources: {{limits: {{memory: 512Mi}}, requests: {{cpu: 100m, memory: 256Mi}}}}
 ---
@@ -175,7 +177,8 @@ def main() -> int:
     asked = parser.parse_args()
     preop = str(Path(sys.executable).with_name("preop"))
     print(
-        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, {asked.runs} rounds"
+        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} cores, "
+        f"{asked.runs} rounds"
     )
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
@@ -184,7 +187,7 @@ def main() -> int:
         streams.mkdir()
         work.mkdir()
         chance = random.Random(8)
-        # one document in a hundred serves: a cluster's rendered state
+        # two documents each, every fiftieth an engine: a cluster's rendered state
         parts = [
             manifest("serve" if at % 50 == 0 else "other", at, chance) for at in range(asked.documents // 2)
         ]

@@ -239,16 +239,21 @@ def _read_endpoints(
 def _index_of(deployments: Sequence[Deployment], name: str) -> int | None:
     if not name:
         if len(deployments) > 1:
-            names = ", ".join(deployment.name for deployment in deployments)
+            one_of = _names(deployments)
             raise UsageError(
-                f"--endpoint: which deployment is it? Give --endpoint NAME=URL with one of {names}"
+                f"--endpoint: which deployment is it? Give --endpoint NAME=URL with one of {one_of}"
             )
         return 0 if deployments else None
     for at, deployment in enumerate(deployments):
         if deployment.name == name:
             return at
-    names = ", ".join(deployment.name for deployment in deployments) or "none"
-    raise UsageError(f"--endpoint {name}=...: no such deployment (there is: {names})")
+    raise UsageError(f"--endpoint {name}=...: no such deployment (there is: {_names(deployments)})")
+
+
+def _names(deployments: Sequence[Deployment]) -> str:
+    shown = [deployment.name for deployment in deployments[:12]]
+    more = f" and {len(deployments) - 12:,} more" if len(deployments) > 12 else ""
+    return (", ".join(shown) or "none") + more
 
 
 def _jobs(

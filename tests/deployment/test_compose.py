@@ -315,12 +315,6 @@ def test_an_unknown_neighbour_on_the_gpu_is_named(tmp_path: Path) -> None:
     assert "metrics" not in said(deployment)
 
 
-def test_an_override_beside_the_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "compose.override.yml").write_text("services: {a: {command: --model other}}")
-    (deployment,) = read_compose(tmp_path, f"{ONE}    command: --model m\n")
-    assert "compose.override.yml is beside compose.yml" in said(deployment)
-
-
 def test_a_built_image_leaves_the_version_open(tmp_path: Path) -> None:
     (deployment,) = read_compose(tmp_path, "services: {a: {build: ., command: vllm serve /models/m}}")
     assert not deployment.fact("image").is_known
@@ -360,7 +354,7 @@ def test_a_service_that_may_be_an_engine_is_not_passed_over_in_silence(tmp_path:
         ("services: {a: 1}", "service a: expected a mapping"),
         ("services: {a: {image: nginx}}", "a start no engine"),
         ("services:\n  a: {image: x}\n  a: {image: y}", "'a' is there twice"),
-        ("services: {a: {extends: a, image: x}}", "or itself"),
+        ("services: {a: {extends: a, image: x}}", "extends itself: a -> a"),
         ("services: {a: {extends: b}}", "'b', which is not there"),
         ("services: {a: {command: [[x]]}}", "expected a list of words"),
         ("services: {a: {command: 'vllm serve \"x'}}", "never closed"),

@@ -92,7 +92,7 @@ def test_relative_paths_begin_where_the_script_has_gone(tmp_path: Path) -> None:
         ("t.yaml", "args:\n{{- range .Values.args }}\n", "a template"),
         ("serve.yaml", "applications:\n- name: llm\n", "no application has llm_configs"),
         ("config.json", '{"architectures": ["X"], "hidden_size": 1}', "a model's config.json"),
-        ("vllm.yaml", "model: m\nmax-model-len: 4096\n", "an engine's own config file"),
+        ("vllm.yaml", "model: m\ntensor-parallel-size: 4\n", "flags of more than one engine"),
         ("other.yml", "a: 1\n", "no form that preop knows"),
         ("x.toml", "a = 1\n", "not a kind of file"),
         ("x.py", "print(1)\n", "not a kind of file"),

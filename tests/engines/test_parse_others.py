@@ -84,7 +84,7 @@ def test_sglang_reads_its_config_file_below_the_command_line() -> None:
 
 
 def test_an_engine_without_a_table_hides_everything() -> None:
-    parsed = read("tgi", "--model-id", "M")
+    parsed = read("lmdeploy", "--model-id", "M")
     assert parsed.given == {} and parsed.hidden
 
 

@@ -89,7 +89,7 @@ def test_the_model_may_be_a_flag() -> None:
         ["--max-num-seqs", "8k"],
         ["--max-num-seqs"],
         ["--max-model-len", "1.5K"],
-        ["--kv-cache-dtype", "fp7"],
+        ["--dtype", "fp7"],
         ["--gpu-memory-utilization", "nan"],
         ["--speculative-config", "{method: ngram}"],
         ["--enable-prefix-caching=true"],

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import pty
 import re
 import subprocess
 import sys
 from functools import cache
-from importlib.resources import files
 from math import log10
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from rich.cells import cell_len
 
+from preop.engines.tables import ENGINES, table, versions
 from preop.pitfalls import Pitfall, all_pitfalls, find_pitfall, page
 from preop.text import Language
 from preop.thresholds import THRESHOLDS, Threshold
@@ -147,13 +146,13 @@ def options(command: str) -> frozenset[str]:
 def engine_flags() -> frozenset[str]:
     """Flags of the engines that preop keeps tables of, removed ones included."""
     found: set[str] = set()
-    for entry in files("preop.engines").joinpath("data").iterdir():
-        if entry.name.endswith(".json"):
-            table = json.loads(entry.read_text(encoding="utf-8"))
-            found.update(f"--{name}" for name in (*table["flags"], *table["removed"]))
-            for flag in table["flags"].values():
-                found.update(flag.get("aliases", ()))
-                found.update(flag.get("negations", ()))
+    for engine in ENGINES:
+        for version in versions(engine):
+            known = table(engine, version)
+            assert known is not None
+            found.update(f"--{name}" for name in (*known.flags, *known.removed))
+            for flag in known.flags.values():
+                found.update((*flag.aliases, *flag.negations))
     return frozenset(found)
 
 

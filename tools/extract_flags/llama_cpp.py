@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace as replace_fields
 from typing import Any
 
 from msgspec.structs import replace
 
 from preop.engines.types import Flag, Table
 from tools.extract_flags.package import Missing, Package
-from tools.extract_flags.writing import SCHEMA, annotations_of
+from tools.extract_flags.writing import SCHEMA, Annotations, annotations_of
 
 __all__ = ["extract"]
 
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?f?")
+_ADDS = re.compile(r"params\.[\w.]+\.(push_back|emplace_back|insert)\(")
+AUTO = "auto: 4 slots over one unified KV cache"
+UNIFIED = "on where the number of slots is auto, else off"
+ONE_IS_FOUR = "1, which is 4 slots over one unified KV cache unless --kv-unified or speculation is set"
 
 
 def extract(package: Package, build: str) -> Table:
@@ -25,11 +30,11 @@ def extract(package: Package, build: str) -> Table:
     """
     options = package.find("common/arg.cpp")
     header = package.find("common/common.h")
+    server = package.find("tools/server/server.cpp")
     text = _without_comments(package.read(options))
     defaults = _defaults(package.read(header))
-    defaults["n_parallel"] = -1  # common_params_parser_init, for the server alone
-    if "params.n_parallel = -1;" not in text:
-        raise Missing(f"{options}: the server's own default of --parallel is gone")
+    if "params.n_parallel = -1;" in text:  # common_params_parser_init, for the server alone
+        defaults["n_parallel"] = -1
     flags: dict[str, Flag] = {}
     gone: dict[str, str] = {}
     for call in _calls(text):
@@ -42,17 +47,44 @@ def extract(package: Package, build: str) -> Table:
             flags.setdefault(*found)
     if len(flags) < 100:
         raise Missing(f"{options}: only {len(flags)} options found, the source has another shape")
-    known = annotations_of("llama.cpp")
+    if "parallel" not in flags or not isinstance(defaults.get("n_parallel"), int):
+        raise Missing(f"{options}: the server's own default of --parallel is not found")
+    known = _annotations(flags, defaults)
+    slots = "one-is-four" if "setting n_parallel = 4" in package.read(server) else defaults["n_parallel"]
     flags = {name: _choices(name, flag, text, package) for name, flag in flags.items()}
     name, version = package.metadata
     return Table(
         schema=SCHEMA,
         engine="llama.cpp",
         version=build,
-        source={"package": name, "version": version, "files": [options, header]},
-        flags=known.apply(flags),
+        source={"package": name, "version": version, "files": [options, header, server]},
+        flags=_slots(known.apply(flags), slots),
         removed=known.removed(flags) | gone,
     )
+
+
+def _annotations(flags: dict[str, Flag], defaults: dict[str, Any]) -> Annotations:
+    """What is known of the defaults, as far as it is true of this build."""
+    known = annotations_of("llama.cpp")
+    computed, means = dict(known.computed), dict(known.means)
+    if defaults.get("n_ctx"):  # 4096, up to b7376
+        del computed["ctx-size"]
+    if "fit_params_min_ctx" not in defaults:
+        computed["n-gpu-layers"] = "by the build and its backend"
+    if "flash-attn" in flags and flags["flash-attn"].kind == "bool":
+        del means["flash-attn"]
+    return replace_fields(known, computed=computed, means=means)
+
+
+def _slots(flags: dict[str, Flag], rule: str | int) -> dict[str, Flag]:
+    """The defaults of --parallel and --kv-unified, which the server decides together.
+
+    Up to b6916 they are what they say: one slot. From b6957 to b7376 one is four; then comes auto, -1.
+    """
+    if rule == 1:
+        return flags
+    why = {"parallel": ONE_IS_FOUR if rule == "one-is-four" else AUTO, "kv-unified": UNIFIED}
+    return flags | {name: replace(flags[name], how="computed", why=said) for name, said in why.items()}
 
 
 _TOKEN = re.compile(
@@ -116,6 +148,7 @@ def _option(call: str, defaults: dict[str, Any]) -> tuple[str, Flag] | None:
         aliases=tuple(name for name in names if name != long),
         negations=tuple(negations),
         nargs=nargs,
+        repeats=kind == "str" and nargs is None and _ADDS.search(body) is not None,
         choices=_braces(call),
         default=default,
         how=how,  # type: ignore[arg-type]  # literal or unknown

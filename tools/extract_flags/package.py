@@ -17,22 +17,29 @@ class Missing(Exception):
 
 
 class Package:
-    """An archive from a package registry."""
+    """An archive from a package registry, or a folder `VERSION/` that holds what is needed of one."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @cached_property
     def _zip(self) -> zipfile.ZipFile | None:
-        return zipfile.ZipFile(self.path) if zipfile.is_zipfile(self.path) else None
+        return zipfile.ZipFile(self.path) if self.path.is_file() and zipfile.is_zipfile(self.path) else None
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Files in the archive."""
+        """Files in the archive, without the folder around those of an sdist."""
+        if self.path.is_dir():
+            return tuple(str(path.relative_to(self.path)) for path in self.path.rglob("*") if path.is_file())
         if self._zip is not None:
             return tuple(self._zip.namelist())
+        return tuple(self._members)
+
+    @cached_property
+    def _members(self) -> dict[str, str]:
+        """Names in an sdist, by the name below its folder."""
         with tarfile.open(self.path) as archive:
-            return tuple(archive.getnames())
+            return {name.partition("/")[2] or name: name for name in archive.getnames()}
 
     def find(self, ending: str) -> str:
         """The one file whose path ends so."""
@@ -43,17 +50,21 @@ class Package:
 
     def read(self, name: str) -> str:
         """The text of one file."""
+        if self.path.is_dir():
+            return (self.path / name).read_text(encoding="utf-8")
         if self._zip is not None:
             return self._zip.read(name).decode("utf-8")
         with tarfile.open(self.path) as archive:
-            member = archive.extractfile(name)
+            member = archive.extractfile(self._members[name])
             if member is None:
                 raise Missing(f"{self.path.name}: {name} is not a file")
             return member.read().decode("utf-8")
 
     @cached_property
     def metadata(self) -> tuple[str, str]:
-        """Name and version by the package's own metadata."""
+        """Name and version by the package's own metadata, or by the folder's name."""
+        if self.path.is_dir():
+            return self.path.parent.name, self.path.name
         name = next((n for n in self.names if re.search(r"(\.dist-info/METADATA|^[^/]+/PKG-INFO)$", n)), None)
         if name is None:
             raise Missing(f"{self.path.name}: neither METADATA nor PKG-INFO")

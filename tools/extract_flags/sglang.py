@@ -1,51 +1,75 @@
-"""SGLang's flags, from the annotated fields in `srt/arg_groups/fields`."""
+"""SGLang's flags: annotated fields in `srt/arg_groups/fields`, before them calls in `srt/server_args.py`."""
 
 from __future__ import annotations
 
 import ast
 from typing import Any
 
+from msgspec.structs import replace
+
 from preop.engines.types import Flag, Table
 from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of
 from tools.extract_flags.package import Missing, Modules, Package
-from tools.extract_flags.writing import SCHEMA, annotations_of
+from tools.extract_flags.writing import SCHEMA, Annotations, annotations_of
 
 __all__ = ["extract"]
 
 FIELDS = "sglang.srt.arg_groups.fields"
 SERVER_ARGS = "sglang.srt.server_args"
+COMMAND = "sglang.cli.serve"
+POSITIONAL = "_normalize_positional_model_path"
+"""The function of `sglang serve` that takes a first word without dashes as the model."""
 _PARSERS = {"human_readable_int": "human-int", "json.loads": "json", "json_list_type": "json"}
 
 
 def extract(package: Package) -> Table:
-    """The flags of `sglang serve` in an SGLang wheel. Raises `Missing` where the source has another shape."""
+    """The flags of SGLang's server in a wheel or sdist. Raises `Missing` on source of another shape."""
     modules = Modules(package)
     _, version = package.metadata
+    path = modules.path(SERVER_ARGS)
+    if path is None:
+        raise Missing(f"{package.path.name}: no module {SERVER_ARGS}")
+    files, flags = _annotated(modules)
+    flags |= _registered(modules, flags)
+    if len(flags) < 10:
+        raise Missing(f"{path}: only {len(flags)} flags found, the source has another shape")
+    command = modules.path(COMMAND)
+    serve = modules.package.read(command) if command else ""
+    if "--model-type" in serve:  # `sglang serve` takes this one away before the parser sees the rest
+        flags.setdefault("model-type", Flag(kind="str", default="auto"))
+    known = annotations_of("sglang")
+    return Table(
+        schema=SCHEMA,
+        engine="sglang",
+        version=version,
+        source={"package": "sglang", "version": version, "files": [*files, path]},
+        flags=_decided_at_start(known.apply(flags), known),
+        removed=known.removed(flags),
+        positional="model-path" if POSITIONAL in serve else None,
+    )
+
+
+def _decided_at_start(flags: dict[str, Flag], known: Annotations) -> dict[str, Flag]:
+    """Stated values that older releases change at start all the same: a small GPU gets smaller chunks."""
+    for name in ("chunked-prefill-size", "page-size"):
+        if name in flags and flags[name].how == "literal":
+            flags[name] = replace(flags[name], how="computed", why=known.computed[name])
+    return flags
+
+
+def _annotated(modules: Modules) -> tuple[list[str], dict[str, Flag]]:
+    """Flags of annotated fields, and the files that hold them: none in versions that register by hand."""
     folder = FIELDS.replace(".", "/") + "/"
-    files = sorted(n for n in package.names if n.startswith(folder) and n.endswith(".py"))
-    if not files:
-        raise Missing(f"{package.path.name}: no {folder}")
+    files = sorted(n for n in modules.package.names if n.startswith(folder) and n.endswith(".py"))
     flags: dict[str, Flag] = {}
-    for file in files:
+    for file in files or [SERVER_ARGS]:
         module = file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
         for node in modules.scope(module).values():
             if isinstance(node, ast.ClassDef):
                 for name, (_, statement) in modules.fields(module, node).items():
                     if (found := _field(modules, module, name, statement)) is not None:
                         flags[found[0]] = found[1]
-    flags |= _registered(modules, flags)
-    # `sglang serve` takes this one away before the parser sees the rest.
-    flags.setdefault("model-type", Flag(kind="str", default="auto"))
-    known = annotations_of("sglang")
-    return Table(
-        schema=SCHEMA,
-        engine="sglang",
-        version=version,
-        source={"package": "sglang", "version": version, "files": [*files, modules.path(SERVER_ARGS)]},
-        flags=known.apply(flags),
-        removed=known.removed(flags),
-        positional="model-path",
-    )
+    return files, flags
 
 
 def _field(modules: Modules, module: str, name: str, node: ast.AnnAssign) -> tuple[str, Flag] | None:
@@ -144,10 +168,9 @@ def _scalar(hint: Hint) -> str:
 
 
 def _registered(modules: Modules, flags: dict[str, Flag]) -> dict[str, Flag]:
-    """Flags that `ServerArgs.add_cli_args` registers by hand: retired ones, `--config`, late choices."""
+    """Flags that `ServerArgs.add_cli_args` registers by hand: all in older versions, later some."""
     path = modules.path(SERVER_ARGS)
-    if path is None:
-        raise Missing(f"no module {SERVER_ARGS}")
+    assert path is not None
     found: dict[str, Flag] = {}
     # The whole module: the class is assembled, its name bound again below it.
     for node in ast.walk(ast.parse(modules.package.read(path))):
@@ -157,25 +180,48 @@ def _registered(modules: Modules, flags: dict[str, Flag]) -> dict[str, Flag]:
             continue
         names = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
         longs = [name for name in names if name.startswith("--")]
-        if not longs:
-            continue
-        keywords = {k.arg: k.value for k in node.keywords if k.arg}
-        action = ast.unparse(keywords["action"]) if "action" in keywords else ""
-        takes_none = "StoreTrue" in action or "store_true" in action or action == "DeprecatedAction"
-        if action == "DeprecatedStoreConstAction" and "nargs" not in keywords:
-            takes_none = True
-        earlier = flags.get(longs[0][2:])
-        default, how = (
-            (earlier.default, earlier.how) if earlier else (False if takes_none else None, "literal")
-        )
-        found[longs[0][2:]] = Flag(
-            kind="bool" if takes_none else "str",
-            aliases=tuple(name for name in names if name != longs[0]),
-            nargs=_constant(keywords.get("nargs")),
-            default=default,
-            how=how,  # type: ignore[arg-type]  # literal or unknown
-        )
+        if longs:
+            keywords = {k.arg: k.value for k in node.keywords if k.arg}
+            found[longs[0][2:]] = _argument(modules, names, longs[0], keywords, flags.get(longs[0][2:]))
     return found
+
+
+def _argument(
+    modules: Modules, names: list[str], long: str, keywords: dict[str, ast.expr], earlier: Flag | None
+) -> Flag:
+    """One `add_argument` call. `earlier` is the annotated field of the same flag, where there is one."""
+    action = ast.unparse(keywords["action"]) if "action" in keywords else ""
+    parser = ast.unparse(keywords["type"]) if "type" in keywords else "str"
+    takes_none = "StoreTrue" in action or "store_true" in action or action == "DeprecatedAction"
+    if action == "DeprecatedStoreConstAction" and "nargs" not in keywords:
+        takes_none = True
+    negations: tuple[str, ...] = ()
+    if action.endswith("BooleanOptionalAction"):
+        takes_none, negations = True, tuple(f"--no-{name.lstrip('-')}" for name in names)
+    default, how = (False if "store_true" in action else None), "literal"
+    if "default" in keywords:
+        default, how = _default(modules, SERVER_ARGS, keywords["default"])
+    elif earlier is not None:
+        default, how = earlier.default, earlier.how
+    elif takes_none:
+        default = False
+    choices = None
+    if "choices" in keywords:
+        try:
+            choices = value_of(modules, SERVER_ARGS, keywords["choices"])
+        except Unresolved:
+            choices = None  # found when the server starts
+    return Flag(
+        kind="bool" if takes_none else _PARSERS.get(parser, parser if parser in ("int", "float") else "str"),  # type: ignore[arg-type]  # one of Kind by construction
+        aliases=tuple(name for name in names if name != long),
+        negations=negations,
+        nargs=_constant(keywords.get("nargs")),
+        const=_constant(keywords.get("const")),
+        choices=tuple(c for c in choices if c is not None) if choices else None,
+        null=("None", "") if parser == "nullable_str" else (),
+        default=default,
+        how=how,  # type: ignore[arg-type]  # literal or unknown
+    )
 
 
 def _constant(node: ast.expr | None) -> Any:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
+from preop.engines.tables import order
 from preop.engines.types import Flag, Table
 from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of
 from tools.extract_flags.package import Missing, Modules, Package
@@ -14,8 +15,14 @@ from tools.extract_flags.writing import SCHEMA, annotations_of
 __all__ = ["extract"]
 
 ENGINE_ARGS = "vllm.engine.arg_utils"
+_RULES_SINCE = (0, 28)
+"""The first release whose defaults are decided as the annotations say."""
 # The server's arguments moved between versions.
-FRONTENDS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+FRONTENDS = (
+    "vllm.entrypoints.common.cli_args",
+    "vllm.entrypoints.launchers.cli_args",
+    "vllm.entrypoints.openai.cli_args",
+)
 
 
 @dataclass
@@ -43,7 +50,8 @@ def extract(package: Package) -> Table:
         raise Missing(f"{package.path.name}: no module with the server's arguments ({', '.join(FRONTENDS)})")
     reader = _Reader(modules)
     reader.function(frontend, _function(modules, frontend, "make_arg_parser"))
-    reader.frontend(frontend)
+    if isinstance(modules.scope(frontend).get("FrontendArgs"), ast.ClassDef):  # since 0.9.2
+        reader.frontend(frontend)
     for owner in ("EngineArgs", "AsyncEngineArgs"):
         reader.function(ENGINE_ARGS, _method(modules, ENGINE_ARGS, owner, "add_cli_args"))
     if len(reader.flags) < 50:
@@ -60,7 +68,7 @@ def extract(package: Package) -> Table:
             "version": version,
             "files": [modules.path(m) for m in (ENGINE_ARGS, frontend)],
         },
-        flags=known.apply(reader.flags),
+        flags=known.apply(reader.flags, of_its_time=order(version) >= _RULES_SINCE),
         removed=known.removed(reader.flags),
         positional="model",
     )
@@ -209,8 +217,12 @@ class _Reader:
             name = source.strip("'\"").split(".")[-1]
             kwargs.boolean = name == "BooleanOptionalAction"
             kwargs.store = name if name in ("store_true", "store_false", "append") else None
+            if name == "StoreBoolean":  # `--flag`, `--flag true`, `--flag=False`
+                kwargs.kind, kwargs.nargs, kwargs.const = "bool", "?", True
         elif key == "type":
             kwargs.kind, kwargs.optional = _reader_of(source)
+        elif key in ("nargs", "const") and kwargs.kind == "bool":
+            return
         elif key in ("nargs", "const"):
             setattr(kwargs, key, value_of(self.modules, module, value))
         elif key == "choices":

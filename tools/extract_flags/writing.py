@@ -24,14 +24,20 @@ class Annotations:
     means: Mapping[str, str]
     gone: Mapping[str, str]
 
-    def apply(self, flags: Mapping[str, Flag]) -> dict[str, Flag]:
-        """Flags with their annotations, by any long spelling. What no flag answers to is left out."""
+    def apply(self, flags: Mapping[str, Flag], *, of_its_time: bool = True) -> dict[str, Flag]:
+        """Flags with their annotations, by any long spelling. What no flag answers to is left out.
+
+        How a default is decided was read in the newest release: of an older one (`of_its_time` false) only
+        that it is decided at start is said.
+        """
         spellings = {a[2:]: n for n, f in flags.items() for a in (f"--{n}", *f.aliases) if a.startswith("--")}
         noted = dict(flags)
         for name, why in self.computed.items():
-            if name in spellings:
-                found = spellings[name]
-                noted[found] = msgspec.structs.replace(noted[found], how="computed", why=why)
+            found = spellings.get(name)
+            # a release whose source states the value does not decide it at start
+            if found is not None and not _is_stated(noted[found]):
+                said = why if of_its_time else "by the model, the machine and the release"
+                noted[found] = msgspec.structs.replace(noted[found], how="computed", why=said)
         for name, why in self.means.items():
             if name in spellings:
                 found = spellings[name]
@@ -42,6 +48,11 @@ class Annotations:
         """Flags of other versions that this one does not have."""
         known = set(flags) | {a.lstrip("-") for f in flags.values() for a in f.aliases + f.negations}
         return {name: advice for name, advice in self.gone.items() if name not in known}
+
+
+def _is_stated(flag: Flag) -> bool:
+    """Whether the source gives a value of its own: not none, and no word for "decide yourself"."""
+    return flag.how == "literal" and (flag.default is False or flag.default not in (None, "auto", -1, 0))
 
 
 def annotations_of(engine: str) -> Annotations:

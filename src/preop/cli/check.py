@@ -40,7 +40,7 @@ __all__ = ["command"]
 
 
 @click.command("check", context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("targets", nargs=-1, metavar="[FILE]... [-- SERVE COMMAND]")
+@click.argument("targets", nargs=-1, metavar="[FILE|FOLDER|-]... [-- SERVE COMMAND]")
 @access_options
 @click.option("--measure", metavar="LIST|all", help="Send requests to the endpoint: streaming, load, tokens.")
 @input_options
@@ -90,8 +90,10 @@ __all__ = ["command"]
 def command(served: list[str] | None, /, **flags: Any) -> int:
     """Judge a deployment and answer GO (exit 0), NO-GO (1) or HOLD (3).
 
-    Reads only, unless --measure is given: FILEs (a docker compose file, a script with a serve line), the
-    serve command after `--`, and the read-only routes of a running --endpoint.
+    Reads only, unless --measure is given: FILEs (Kubernetes manifests, compose files, scripts,
+    ...), FOLDERs, which are searched for them, standard input (-), the serve command after `--`, and the
+    read-only routes of a running --endpoint. A folder with something that looks like a deployment and
+    cannot be read, or has to be built first, is HOLD at best.
     """
     from preop import __version__
     from preop.cli.progress import Progress

@@ -19,10 +19,10 @@ from preop.settings import Accelerator, Settings, load_settings
 from preop.text import Language
 
 if TYPE_CHECKING:
+    from preop.cli.progress import Progress
     from preop.deployment.read import ReadOptions
     from preop.deployment.types import Deployment
     from preop.engines.images import ImageRule
-    from preop.run import Watcher
 
 __all__ = [
     "access_options",
@@ -174,7 +174,7 @@ def declared_deployments(
     flags: Mapping[str, Any],
     served: list[str] | None,
     endpoints: Mapping[str, Access],
-    watcher: Watcher,
+    watcher: Progress,
 ) -> tuple[list[Deployment], list[str]]:
     """The deployments of the files and the serve command; with an endpoint alone, what the options say of it.
     And a sentence for each file of a folder that looks like a deployment and cannot be read.
@@ -190,10 +190,11 @@ def declared_deployments(
             targets,
             served,
             options,
-            progress=lambda line: watcher.progress("reading", line),
+            progress=lambda line: watcher.passing(f"reading {line}"),
+            message=watcher.message,
             unread=unread,
         )
-        watcher.done("reading", "read")
+        watcher.passing("")
         return found, unread
     if "" not in endpoints:
         return [], []
@@ -239,11 +240,9 @@ def _image_rules(settings: Settings) -> tuple[ImageRule, ...]:
 def _endpoint(text: str) -> tuple[str, str]:
     from preop.instruments.endpoint.address import base_url
 
-    name, separator, url = text.partition("=")
-    if separator and "://" not in name:
-        text = url
-    else:
-        name = ""
+    scheme, rest = text.partition("://")[0], text.partition("://")[1:]
+    name, _, scheme = scheme.rpartition("=")  # a deployment's name may hold its file's path, `=` and all
+    text = scheme + "".join(rest)
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise UsageError(
             "--endpoint: leave the key out of the URL; name its environment variable: --api-key-env NAME"

@@ -6,10 +6,14 @@ import contextlib
 import shutil
 import sys
 import threading
+import time
 
 from preop.run import Watcher
 
 __all__ = ["Progress"]
+
+_EVERY_S = 0.1
+"""Between two passing lines."""
 
 
 class Progress(Watcher):
@@ -21,6 +25,7 @@ class Progress(Watcher):
         self._terminal = sys.stderr.isatty()
         self._lines: dict[str, str] = {}
         self._lock = threading.Lock()
+        self._drawn = 0.0
 
     def progress(self, name: str, line: str) -> None:
         """Replace the line on a terminal; elsewhere say only that an instrument began."""
@@ -41,13 +46,26 @@ class Progress(Watcher):
             if not self._quiet:
                 self._print(f"{name}: {line}")
 
+    def passing(self, line: str) -> None:
+        """A line that only a terminal shows, until the next one; the empty line ends it."""
+        with self._lock:
+            now = time.monotonic()
+            if self._quiet or not self._terminal or (line and now - self._drawn < _EVERY_S):
+                return
+            self._drawn = now if line else 0.0
+            if line:
+                self._lines[""] = line
+            else:
+                self._lines.pop("", None)
+            self._draw()
+
     def message(self, line: str) -> None:
         """One line that stays."""
         with self._lock:
             self._print(f"preop: {line}")
 
     def _draw(self) -> None:
-        text = " | ".join(f"{name}: {line}" for name, line in self._lines.items())
+        text = " | ".join(f"{name}: {line}" if name else line for name, line in self._lines.items())
         width = shutil.get_terminal_size((80, 24)).columns  # a line that wraps could not be replaced
         _write("\r\x1b[2K" + _plain(text)[: width - 1])
 

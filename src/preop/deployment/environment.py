@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from preop.deployment.tokens import Token, environment_word, unseen_token
@@ -12,6 +13,9 @@ from preop.facts import Origin, Word
 __all__ = ["MAX_BYTES", "decoded", "parse_env", "read_env_file", "read_text"]
 
 MAX_BYTES = 20 * 1024 * 1024
+_DOLLAR = "\ue000"
+"""Stands for a `\\$` while variables are replaced."""
+_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "$": _DOLLAR}
 _LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*(=)?[ \t]*(.*)\Z")
 
 
@@ -53,11 +57,15 @@ def decoded(name: str, data: bytes, expected: str, *, may_be_empty: bool = False
     return text
 
 
-def parse_env(text: str, file: str, *, quotes: bool) -> dict[str, Token]:
+def parse_env(
+    text: str, file: str, *, quotes: bool, variables: Mapping[str, str] | None = None
+) -> dict[str, Token]:
     """The variables of an environment file, the last of equal names.
 
     With `quotes` values are unquoted and trailing comments cut as compose does; without, they are taken as
-    they stand, as `docker run` does. A name without `=` comes from the caller and cannot be seen.
+    they stand, as `docker run` does. With `variables`, `$NAME` in a value is replaced by those and by the
+    ones before it in the file, except in single quotes. A name without `=` comes from the caller and cannot
+    be seen.
     """
     found: dict[str, Token] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -70,24 +78,40 @@ def parse_env(text: str, file: str, *, quotes: bool) -> dict[str, Token]:
         if not equals:
             found[name] = unseen_token(f"{name} comes from the caller", origin)
             continue
+        literal = value[:1] == "'"
         if quotes:
             value = _unquoted(value)
-        found[name] = Token(value, origin)
+        if variables is not None and not literal and "$" in value:
+            known = {**{key: token.text for key, token in found.items() if not token.holes}, **variables}
+            found[name] = _expanded(value, origin, known)
+        else:
+            found[name] = Token(value.replace(_DOLLAR, "$"), origin)
     return found
 
 
+def _expanded(value: str, origin: Origin, variables: Mapping[str, str]) -> Token:
+    from preop.deployment.interpolate import interpolate
+    from preop.deployment.yaml_nodes import Scalar
+
+    file, line, column = origin.where.rsplit(":", 2)
+    token = interpolate(Scalar(file, int(line), int(column), value, False, value), variables)
+    return Token(token.text.replace(_DOLLAR, "$"), origin, token.holes)
+
+
 def _unquoted(value: str) -> str:
-    if value[:1] in ("'", '"'):
-        close = value.find(value[0], 1)
-        if close > 0:
-            return value[1:close]
-    return re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
+    quoted = re.match(r"'([^']*)'", value) or re.match(r'"((?:[^"\\]|\\.)*)"', value)
+    if quoted is None:
+        return re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
+    if value[0] == "'":
+        return quoted[1]
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1])
 
 
 def read_env_file(
-    path: Token, folder: Path | None, *, quotes: bool = False
+    path: Token, folder: Path | None, *, quotes: bool = False, variables: Mapping[str, str] | None = None
 ) -> tuple[dict[str, Word], list[str]]:
-    """The variables of an environment file, and why some may be hidden: the file is not here."""
+    """The variables of an environment file, read as `parse_env` does, and why some may be hidden: the file is
+    not here."""
     if path.visible is None:
         return {}, [f"an environment file cannot be seen: {path.note}"]
     at = (folder or Path("/")) / path.text
@@ -97,5 +121,6 @@ def read_env_file(
         there = False
     if not there:
         return {}, [f"environment file {path.text} is not here"]
-    tokens = parse_env(read_text(at, "an environment file", may_be_empty=True), path.text, quotes=quotes)
+    text = read_text(at, "an environment file", may_be_empty=True)
+    tokens = parse_env(text, path.text, quotes=quotes, variables=variables)
     return {name: environment_word(name, value) for name, value in tokens.items()}, []

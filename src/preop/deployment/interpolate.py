@@ -87,6 +87,9 @@ class _Interpolation:
         elif operator.endswith("+") and value is not None:
             if is_set:
                 self.read(i + 2 + match.start(3), close, depth + 1)
+        elif operator.endswith("?") and not is_set:
+            why = f": {match[3][:80]}" if match[3].strip() else ""
+            self._hide(Hole(f"${key} has to be set{why}"), i)
         else:
             self._value(key, i)
         return close + 1

@@ -38,6 +38,7 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         stated,
         launch.words[identified.arguments_at :],
         lambda path: _read_config(path, launch, folder),
+        identified.through,
     )
     gpu = _find_gpu(options)
     told = gpu or _gpu_of_form(launch)
@@ -101,6 +102,9 @@ def _version(launch: Launch, options: ReadOptions) -> Fact:
 
     if options.engine_version is not None:
         return known(options.engine_version, "user", Origin("option", "--engine-version"))
+    told = launch.facts.get("engine_version")
+    if told is not None:
+        return told
     if launch.image is None:
         return unknown("the command does not state the engine's version; --engine-version does")
     if launch.image.text is None:

@@ -11,11 +11,15 @@ from preop.errors import InputError
 from preop.facts import Word
 from preop.secrets import mask_text
 
-__all__ = ["NotServing", "identify"]
+__all__ = ["NotServing", "Routing", "identify"]
 
 
 class NotServing(InputError):
     """The command is an engine's, but one beside serving: `vllm bench`."""
+
+
+class Routing(NotServing):
+    """The command starts a router or gateway: it hands requests on to engines and serves no model itself."""
 
 
 _PYTHON = re.compile(r"(python|pypy)(\d(\.\d+)?)?t?")
@@ -27,6 +31,9 @@ _MODULES = {
     "sglang.launch_server": "sglang",
     "llama_cpp.server": "llama-cpp-python",
     "tensorrt_llm.commands.serve": "tensorrt-llm",
+    "dynamo.vllm": "vllm",
+    "dynamo.sglang": "sglang",
+    "dynamo.trtllm": "tensorrt-llm",
 }
 # Modules that are the command line itself: their first argument is the subcommand.
 _MODULE_COMMANDS = {
@@ -35,11 +42,35 @@ _MODULE_COMMANDS = {
     "sglang": "sglang",
     "sglang.cli.main": "sglang",
 }
+_KSERVE = "huggingfaceserver"
+_KSERVE_OTHER = "kserve-transformers"
+"""KServe's server where --backend=huggingface: Transformers, and no engine of its own."""
 _PROGRAMS = {
     "llama-server": "llama.cpp",
     "text-generation-launcher": "tgi",
+    "text-embeddings-router": "tei",
     "trtllm-serve": "tensorrt-llm",
+    "infinity_emb": "infinity",
 }
+_ROUTERS = {
+    "vllm-router": "vLLM Router",
+    "sglang-router": "SGLang Router",
+    "smg": "SGLang Model Gateway",
+    "lmcache_server": "LMCache's server",
+    "lmcache_controller": "LMCache's controller",
+}
+_ROUTER_MODULES = {
+    "vllm_router": "vLLM Router",
+    "sglang_router": "SGLang Router",
+    "sglang.srt.disaggregation.mini_lb": "SGLang's load balancer",
+    "sglang.srt.disaggregation.launch_lb": "SGLang's load balancer",
+    "lmcache": "LMCache",
+    "dynamo.frontend": "Dynamo's frontend",
+    "dynamo.router": "Dynamo's router",
+    "dynamo.planner": "Dynamo's planner",
+    "dynamo.global_router": "Dynamo's router",
+}
+"""By module, or by the package around it."""
 # Programs with subcommands: those that serve, and the engine.
 _SERVING: dict[str, tuple[str, frozenset[str]]] = {
     "vllm": ("vllm", frozenset({"serve"})),
@@ -102,6 +133,8 @@ def _starts(words: Sequence[Word], at: int) -> Identified | None:
         "api_server.py",
     ):
         return _script(text, at)
+    if name in _ROUTERS:
+        raise _routing(words[at], _ROUTERS[name])
     if name in _PROGRAMS:
         return _program(words, at, name)
     if name in _SERVING:
@@ -110,10 +143,33 @@ def _starts(words: Sequence[Word], at: int) -> Identified | None:
 
 
 def _program(words: Sequence[Word], at: int, name: str) -> Identified:
-    """trtllm-serve has an optional `serve` and subcommands that serve no model of their own."""
     after = words[at + 1].text if at + 1 < len(words) else None
-    skip = 1 if name == "trtllm-serve" and after == "serve" else 0
+    if name == "trtllm-serve":
+        return _tensorrt(words, at, name, after)
+    skip = 1 if name == "infinity_emb" and after in ("v1", "v2") else 0
     return Identified(_PROGRAMS[name], at + 1 + skip, name)
+
+
+def _tensorrt(words: Sequence[Word], at: int, how: str, after: str | None) -> Identified:
+    """trtllm-serve has an optional `serve`, and subcommands of which some serve no model of their own."""
+    if after == "disaggregated":
+        raise _routing(words[at + 1], "TensorRT-LLM's disaggregated server")
+    if after == "disaggregated_mpi_worker":
+        raise NotServing(
+            f"{words[at + 1].origin}: `{how} {after}` takes its model and flags from a file; "
+            "`trtllm-serve MODEL` was expected"
+        )
+    if after in ("embeddings", "rerank", "mm_embedding_serve"):
+        through = "rerank" if after == "rerank" else "embeddings"
+        return Identified("tensorrt-llm", at + 2, f"{how} {after}", through)
+    return Identified("tensorrt-llm", at + 1 + (after == "serve"), how)
+
+
+def _routing(word: Word, what: str) -> Routing:
+    return Routing(
+        f"{word.origin}: {what} hands requests on to engines and serves no model itself; "
+        "the command of an engine was expected"
+    )
 
 
 def _subcommand(words: Sequence[Word], at: int, program: str, how: str) -> Identified | None:
@@ -163,8 +219,16 @@ def _python(words: Sequence[Word], at: int) -> Identified | None:
 
 def _module(words: Sequence[Word], at: int, module: str, python: str) -> Identified | None:
     how = f"{python} -m {module}"
+    if module == _KSERVE:
+        return _kserve(words, at, how)
+    if module == "tensorrt_llm.commands.serve":
+        return _tensorrt(words, at, how, words[at + 1].text if at + 1 < len(words) else None)
     if module in _MODULES:
-        return Identified(_MODULES[module], at + 1, how)
+        through = "dynamo" if module.startswith("dynamo.") else None
+        return Identified(_MODULES[module], at + 1, how, through)
+    package = module.partition(".")[0]
+    if module in _ROUTER_MODULES or package in _ROUTER_MODULES:
+        raise _routing(words[at], _ROUTER_MODULES.get(module) or _ROUTER_MODULES[package])
     if module in _MODULE_COMMANDS:
         return _subcommand(words, at, _MODULE_COMMANDS[module], how)
     if module.startswith("vllm.entrypoints.") or module.startswith("sglang.bench"):
@@ -173,6 +237,16 @@ def _module(words: Sequence[Word], at: int, module: str, python: str) -> Identif
             "vllm.entrypoints.openai.api_server or sglang.launch_server was expected"
         )
     return None
+
+
+def _kserve(words: Sequence[Word], at: int, how: str) -> Identified:
+    """KServe serves with vLLM unless --backend says otherwise (or vLLM cannot serve the model)."""
+    texts = [word.text for word in words[at + 1 :]]
+    backend = next((t.partition("=")[2] for t in texts if t and t.startswith("--backend=")), None)
+    if backend is None and "--backend" in texts[:-1]:
+        backend = texts[texts.index("--backend") + 1]
+    engine = _KSERVE_OTHER if backend == "huggingface" else "vllm"
+    return Identified(engine, at + 1, how, "kserve")
 
 
 def _script(text: str, at: int) -> Identified | None:

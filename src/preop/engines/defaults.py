@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from preop.engines.tables import label, order
 from preop.facts import Fact, Origin, known, unknown
 
 __all__ = ["Accelerator", "vllm_batch_defaults"]
@@ -22,16 +23,22 @@ class Accelerator:
     """All of its memory, as its driver reports it."""
 
 
-def _by_memory(accelerator: Accelerator) -> tuple[int, int] | None:
+_RULE_SINCE = (0, 12)
+"""The first release with `_set_default_max_num_seqs_and_batched_tokens_args`; before, other rules held."""
+_LARGE_SINCE = (0, 28)
+"""The first release with a step at 160 GiB."""
+
+
+def _by_memory(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int] | None:
     """`max_num_seqs` and `max_num_batched_tokens` of vLLM's server on that GPU.
 
-    Source: `EngineArgs.get_batch_defaults` of vLLM 0.32.0: from 160 GiB 1024 and 16384; from 70 GiB, A100
-    excepted, 1024 and 8192; else 256 and 2048.
+    Source: `EngineArgs.get_batch_defaults` of vLLM 0.12.0 to 0.33.0: from 160 GiB 1024 and 16384 (since
+    0.28.0); from 70 GiB, A100 excepted, 1024 and 8192; else 256 and 2048.
     """
     memory = accelerator.memory_gib
-    if memory is None:
+    if memory is None or version < _RULE_SINCE:
         return None
-    if memory >= 160:
+    if memory >= 160 and version >= _LARGE_SINCE:
         return 1024, 16384
     if memory < 70:
         return 256, 2048
@@ -40,13 +47,14 @@ def _by_memory(accelerator: Accelerator) -> tuple[int, int] | None:
     return (256, 2048) if "a100" in accelerator.name.lower() else (1024, 8192)
 
 
-def vllm_batch_defaults(look: Look, accelerator: Accelerator, engine: str) -> dict[str, Fact]:
+def vllm_batch_defaults(look: Look, accelerator: Accelerator, version: str) -> dict[str, Fact]:
     """`max_num_seqs` and `max_num_batched_tokens` where they are left to vLLM and the GPU is known.
 
     `look` gives a fact by its name. What cannot be told is left out. Source of the order of the rules:
     `EngineArgs._set_default_max_num_seqs_and_batched_tokens_args` of vLLM 0.32.0.
     """
-    base = _by_memory(accelerator)
+    base = _by_memory(accelerator, order(version))
+    engine = label("vllm", version)
     mode = look("performance_mode")
     if base is None or not mode.is_known:
         return {}

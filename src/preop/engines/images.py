@@ -35,6 +35,13 @@ _OFFICIAL: dict[str, tuple[str, tuple[str, ...]]] = {
     "ghcr.io/ggml-org/llama.cpp": ("llama.cpp", ("llama-server",)),
     "ghcr.io/ggerganov/llama.cpp": ("llama.cpp", ("llama-server",)),
     "ghcr.io/huggingface/text-generation-inference": ("tgi", ("text-generation-launcher",)),
+    "ghcr.io/huggingface/text-embeddings-inference": ("tei", ("text-embeddings-router",)),
+    "nvcr.io/nvidia/tensorrt-llm/release": ("tensorrt-llm", ()),
+}
+# Images of others that start an engine: their tags are not the engine's versions.
+_AROUND: dict[str, tuple[str, tuple[str, ...]]] = {
+    "kserve/huggingfaceserver": ("vllm", ("python3", "-m", "huggingfaceserver")),
+    "michaelf34/infinity": ("infinity", ("infinity_emb",)),
 }
 # What the name of an image says that is no release of its engine's makers.
 _NAMES = {
@@ -52,7 +59,12 @@ _COMMANDS = {
     "vllm": ("vllm", "serve"),
     "llama.cpp": ("llama-server",),
     "tgi": ("text-generation-launcher",),
+    "tei": ("text-embeddings-router",),
 }
+_TEI_TAG = re.compile(r"(?:(?:cpu|turing|hopper|grpc|arm64|\d{2,3})-)*(\d+\.\d+(?:\.\d+)?)(?:-grpc)?")
+"""TEI puts the kind of GPU before the version: `89-1.9`. `1.9` moves with its patches."""
+_OTHER_TGI = re.compile(r"-(llamacpp|trtllm|neuron|tpu)(-|$)")
+"""TGI's images around other engines: not its launcher, or not its server."""
 _RELEASE = re.compile(r"v?(\d+\.\d+(?:\.\d+){0,2}(?:\.post\d+)?(?:rc\d+)?)")
 # What may follow a release in a tag without changing the engine's version.
 _BUILD = re.compile(
@@ -116,11 +128,13 @@ def command_of_image(image: str, rules: Sequence[ImageRule] = ()) -> tuple[str, 
     rule = rule_of_image(image, rules)
     if rule is not None:
         return rule.command if rule.command is not None else _COMMANDS.get(rule.engine, ())
-    found = _made_as(repository)
+    found = _made_as(repository) or _AROUND.get(repository)
     if found is None:
         return ()
     if found[0] == "llama.cpp" and not re.match(r"server(-|$)", tag or "server"):
         return ()  # `light` and `full` start other programs
+    if found[0] == "tgi" and _OTHER_TGI.search(tag or ""):
+        return ()
     return found[1]
 
 
@@ -180,6 +194,8 @@ def version_of_image(image: str, origin: Origin | None = None, rules: Sequence[I
             else unknown(_moving(tag or ""), origin=origin)
         )
     found = _OFFICIAL.get(repository)
+    if found is not None and found[0] == "tgi" and _OTHER_TGI.search(tag or ""):
+        found = None
     if found is None:
         return unknown(
             f"a tag of {repository or 'this image'} is not known to be an engine's version", origin=origin
@@ -190,6 +206,9 @@ def version_of_image(image: str, origin: Origin | None = None, rules: Sequence[I
     if found[0] == "llama.cpp":
         build = re.search(r"-(b\d+)$", tag)
         return known(build[1], "user", origin) if build else unknown(_moving(tag), origin=origin)
+    if found[0] == "tei":
+        stated = _TEI_TAG.fullmatch(tag)
+        return known(stated[1], "user", origin) if stated else unknown(_moving(tag), origin=origin)
     release = _RELEASE.match(tag)
     if release is None or not _BUILD.fullmatch(tag[release.end() :]):
         return unknown(_moving(tag), origin=origin)

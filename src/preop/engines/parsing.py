@@ -30,20 +30,33 @@ def parse(
     version: str | None,
     words: Sequence[Word],
     read_config: ReadConfig | None = None,
+    through: str | None = None,
 ) -> ParsedFlags:
     """The engine's own arguments (from `Identified.arguments_at` on), read as that engine reads them.
 
     `version` None, or one without a table, reads with the newest table. An engine without any table gives
-    no flags, and the reason is in `hidden`.
+    no flags, and the reason is in `hidden`. `through` is `Identified.through`.
     """
     state = reading(engine, version)
     if state is None:
         why = f"preop has no table of the flags of {label(engine)}"
         return ParsedFlags(engine, version, {}, (Note("other", f"{why}: they are not judged"),), (why,))
+    if through is not None:
+        from preop.engines.fronts import take_own
+
+        words = take_own(state, through, words)
     if engine == "llama.cpp":
         from preop.engines.llama_arguments import read_arguments
 
         read_arguments(state, words)
+    elif engine in ("tgi", "tei"):
+        from preop.engines.clap_arguments import read_arguments as read_clap
+
+        read_clap(state, words)
+    elif engine == "tensorrt-llm":
+        from preop.engines.click_arguments import read_arguments as read_click
+
+        read_click(state, words, read_config)
     else:
         from preop.engines.argparse_arguments import read_arguments as read_argparse
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from preop.engines.tables import label, spellings, table, versions
+from preop.engines.tables import label, later, newest_with, spellings, table
 from preop.engines.types import Flag, Given, ParsedFlags, Table
 from preop.engines.values import read
 from preop.facts import Note, Origin, Word
@@ -17,6 +17,8 @@ from preop.secrets import MASK, is_secret_name, mask_text, mask_value
 __all__ = ["Reading", "reading"]
 
 _SHOWN = 80
+_MOST_LOOKED_UP = 100
+"""Notes up to which an unknown flag's nearest relative is looked up."""
 
 
 class Reading:
@@ -153,19 +155,23 @@ class Reading:
         if other is not None:
             self.note("other", f"{name} is a flag of {label(self.engine, other)}, not of {engine}", origin)
             return
+        comes = later(self.table, bare)
+        if comes is not None:
+            message = f"{name} is no flag of {engine}: it comes with {label(self.engine, comes)}"
+            self.note("unknown-flag", message, origin)
+            return
         if may_be:
             shown = ", ".join(may_be[:4]) + (", ..." if len(may_be) > 4 else "")
             message = f"{name} is no flag of {engine}, and the beginning of several"
             self.note("unknown-flag", message, origin, f"one of {shown}")
             return
-        near = get_close_matches(name.replace("_", "-"), self.spellings, n=1, cutoff=0.6)
+        # looked up one by one, and nobody reads a hundred of them
+        look = len(self.notes) < _MOST_LOOKED_UP
+        near = get_close_matches(name.replace("_", "-"), self.spellings, n=1, cutoff=0.6) if look else []
         self.note("unknown-flag", f"{name} is no flag of {engine}", origin, near[0] if near else None)
 
     def _in_other_version(self, name: str) -> str | None:
-        for version in reversed(versions(self.engine)):
-            if version != self.table.version and name in spellings(self.engine, version):
-                return version
-        return None
+        return newest_with(self.engine, name)
 
     def done(self) -> ParsedFlags:
         """What was read."""

@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 
 from preop.engines.defaults import Accelerator, vllm_batch_defaults
+from preop.engines.refinements import refine_tensorrt, refine_tgi
+from preop.engines.roles import role_facts
 from preop.engines.tables import find, label, table, vocabulary
 from preop.engines.types import Flag, Given, ParsedFlags
 from preop.engines.values import loads, read
@@ -21,7 +23,7 @@ _ALLOW_LONG = {
     "vllm": ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", frozenset({"1", "true"})),
     "sglang": ("SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", frozenset({"1", "true", "yes", "y"})),
 }
-_SET_BY_ENVIRONMENT = frozenset({"llama.cpp", "tgi"})
+_SET_BY_ENVIRONMENT = frozenset({"llama.cpp", "tgi", "tei"})
 """Engines whose flags have twins among the environment variables."""
 _TRUE, _FALSE = {"on", "enabled", "true", "1"}, {"off", "disabled", "false", "0"}
 _PAD = 256
@@ -66,6 +68,11 @@ def facts(
         _refine_sglang(found, source)
     elif engine == "llama.cpp":
         _refine_llama(found, source)
+    elif engine == "tgi":
+        refine_tgi(found)
+    elif engine == "tensorrt-llm":
+        refine_tensorrt(found)
+    found |= role_facts(engine, source.fact, found)
     if engine in _ALLOW_LONG:
         found["allow_long_max_model_len"] = source.switch(*_ALLOW_LONG[engine])
     return found
@@ -214,11 +221,10 @@ def _refine_vllm(found: dict[str, Fact], source: _Source, accelerator: Accelerat
             "auto: the longest context that fits the memory", origin=length.origin, unit=length.unit
         )
     if accelerator is not None and source.exact is not None and not source.hidden:
-        engine = label("vllm", source.exact.version)
         found |= {
             name: fact
             for name, fact in vllm_batch_defaults(
-                lambda n: found.get(n) or unknown(""), accelerator, engine
+                lambda n: found.get(n) or unknown(""), accelerator, source.exact.version
             ).items()
             if not _is_given(source, name)
         }
@@ -286,8 +292,13 @@ def _object(text: Any) -> Any:
 def _refine_llama(found: dict[str, Fact], source: _Source) -> None:
     found["gpu_layers"] = _map(found["gpu_layers"], _layers)
     found["speculative"] = _llama_speculative(source)
+    found["context_shift"] = _context_shift(found["context_shift"], source)
     parallel, context, unified = found["max_num_seqs"], found["context_size"], found["kv_unified"]
-    if parallel.is_known and isinstance(parallel.value, int) and parallel.value < 0:
+    slots = find(source.flags, "parallel") if source.flags else None
+    once_one = slots is not None and slots[1].default == 1  # until b7376
+    if once_one and slots is not None and slots[1].how == "computed":
+        parallel = _one_or_four(parallel, unified, found["speculative"], source)
+    elif parallel.is_known and isinstance(parallel.value, int) and parallel.value < 0:
         parallel = _auto_slots(parallel.origin, parallel.set_by == "user", source)
     elif not parallel.is_known and parallel.origin is None and not source.hidden:
         parallel = _auto_slots(None, False, source)
@@ -304,7 +315,32 @@ def _refine_llama(found: dict[str, Fact], source: _Source) -> None:
             "0: the context that the model was trained with", origin=context.origin, unit="tokens"
         )
         found["context_size"] = context
+    if once_one and slots is not None and slots[1].how == "literal" and unified.is_known:
+        unified = known(False, unified.set_by, unified.origin or _AUTO)  # shared all the same, until b6916
     found["max_model_len"] = _slot_context(context, parallel, unified)
+
+
+def _one_or_four(parallel: Fact, unified: Fact, speculative: Fact, source: _Source) -> Fact:
+    """b6957 to b7376: one slot becomes four over one cache, unless that is set or the engine speculates."""
+    is_user = parallel.set_by == "user"
+    if (is_user and parallel.value != 1) or (not is_user and (parallel.origin is not None or source.hidden)):
+        return parallel
+    if not speculative.is_known and speculative.origin is not None:
+        return unknown("1, or 4 where the engine does not speculate", origin=parallel.origin)
+    if (unified.set_by == "user" and unified.value is True) or speculative.value is not None:
+        return parallel if is_user else _plain_default(1, source, "one slot")
+    return _auto_slots(parallel.origin, is_user, source)
+
+
+def _context_shift(fact: Fact, source: _Source) -> Fact:
+    """Before b7376 `--no-context-shift` was a flag of its own, at first the only one."""
+    off = find(source.flags, "no-context-shift") if source.flags else None
+    if off is None or off[0] != "no-context-shift":
+        return fact
+    given = source.fact([off[0]])
+    has_on = source.flags is not None and find(source.flags, "context-shift") is not None
+    is_set = given.set_by == "user" or (not given.is_known and given.origin is not None)
+    return fact if has_on and not is_set else _map(given, lambda value: not value)
 
 
 _AUTO = Origin("default", "llama.cpp default")

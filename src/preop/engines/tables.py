@@ -12,9 +12,34 @@ import msgspec
 
 from preop.engines.types import Flag, Table
 
-__all__ = ["ENGINES", "Spelling", "find", "label", "spellings", "table", "versions", "vocabulary"]
+__all__ = [
+    "ENGINES",
+    "History",
+    "Spelling",
+    "find",
+    "label",
+    "later",
+    "newest_with",
+    "order",
+    "spellings",
+    "table",
+    "versions",
+    "vocabulary",
+]
 
-ENGINES = ("vllm", "sglang", "llama.cpp", "tgi", "tensorrt-llm", "llama-cpp-python", "ollama", "lmdeploy")
+ENGINES = (
+    "vllm",
+    "sglang",
+    "llama.cpp",
+    "tgi",
+    "tei",
+    "tensorrt-llm",
+    "llama-cpp-python",
+    "ollama",
+    "lmdeploy",
+    "infinity",
+    "kserve-transformers",
+)
 """Engines that `identify` can name. Those without a table are named and no more."""
 
 _LABELS = {
@@ -22,8 +47,11 @@ _LABELS = {
     "sglang": "SGLang",
     "llama.cpp": "llama.cpp",
     "tgi": "TGI",
+    "tei": "TEI",
     "tensorrt-llm": "TensorRT-LLM",
     "lmdeploy": "LMDeploy",
+    "infinity": "Infinity",
+    "kserve-transformers": "KServe's Transformers server",
 }
 _DATA = Path(__file__).parent / "data"
 
@@ -34,16 +62,74 @@ def label(engine: str, version: str | None = None) -> str:
     return f"{name} {version}" if version else name
 
 
+class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The flags of all releases of an engine that were read, each by the releases in which it changed."""
+
+    schema: str
+    engine: str
+    releases: tuple[str, ...]
+    """Oldest first."""
+    source: dict[str, Any]
+    """Where the newest was read."""
+    flags: dict[str, tuple[tuple[int, Flag | None], ...]]
+    """By long name: from which release on (its index) the flag is so; None: it is not there."""
+    hints: dict[str, str] = {}
+    """By name: what to do once it is gone."""
+    gone: dict[str, str] = {}
+    """Flags of releases before the oldest that was read: what to do instead."""
+    positional: str | None = None
+
+    def flag(self, name: str, at: int) -> Flag | None:
+        """The flag as it is in the release of that index."""
+        found: Flag | None = None
+        for since, flag in self.flags.get(name, ()):
+            if since > at:
+                break
+            found = flag
+        return found
+
+    def table(self, at: int) -> Table:
+        """All flags of the release of that index, and what became of earlier ones."""
+        flags = {name: flag for name in self.flags if (flag := self.flag(name, at)) is not None}
+        known = {
+            *flags,
+            *(a.lstrip("-") for flag in flags.values() for a in (*flag.aliases, *flag.negations)),
+        }
+        removed = {name: hint for name, hint in self.gone.items() if name not in known}
+        for name, spans in self.flags.items():
+            ends = [since for since, flag in spans if flag is None and since <= at]
+            if name not in known and ends:
+                since = f"gone since {self.releases[ends[-1]]}"
+                removed[name] = f"{self.hints[name]} ({since})" if name in self.hints else since
+        version = self.releases[at]
+        return Table(
+            schema="preop.flags/1",
+            engine=self.engine,
+            version=version,
+            source=self.source,
+            flags=flags,
+            removed=removed,
+            positional=self.positional,
+        )
+
+
+@cache
+def _history(engine: str) -> History | None:
+    path = _DATA / f"{engine}.json"
+    if engine not in ENGINES or not path.is_file():
+        return None
+    return msgspec.json.decode(path.read_bytes(), type=History)
+
+
 @cache
 def versions(engine: str) -> tuple[str, ...]:
     """The versions of an engine that have a table, oldest first."""
-    start, end = f"{engine}-", ".json"
-    names = (entry.name for entry in _DATA.iterdir())
-    found = [n[len(start) : -len(end)] for n in names if n.startswith(start) and n.endswith(end)]
-    return tuple(sorted(found, key=_order))
+    history = _history(engine)
+    return history.releases if history is not None else ()
 
 
-def _order(version: str) -> tuple[int, ...]:
+def order(version: str) -> tuple[int, ...]:
+    """A key that sorts versions: 0.9.0 before 0.10.0, 0.8.5 before 0.8.5.post1."""
     return tuple(int(number) for number in re.findall(r"\d+", version))
 
 
@@ -61,7 +147,37 @@ def table(engine: str, version: str | None = None) -> Table | None:
 
 @cache
 def _load(engine: str, version: str) -> Table:
-    return msgspec.json.decode((_DATA / f"{engine}-{version}.json").read_bytes(), type=Table)
+    history = _history(engine)
+    assert history is not None
+    return history.table(history.releases.index(version))
+
+
+def later(table_: Table, name: str) -> str | None:
+    """The first release after the table's own that has a flag of that long name; None where none has it."""
+    history = _history(table_.engine)
+    if history is None:
+        return None
+    own = history.releases.index(table_.version)
+    spans = history.flags.get(name, ())
+    return next((history.releases[since] for since, flag in spans if flag is not None and since > own), None)
+
+
+@cache
+def _spelled(engine: str) -> Mapping[str, str]:
+    """The newest release that has a spelling, by each spelling that there ever was."""
+    history = _history(engine)
+    found: dict[str, int] = {}
+    for name, spans in history.flags.items() if history is not None else ():
+        ends = [*(since - 1 for since, _ in spans[1:]), len(history.releases) - 1 if history else 0]
+        for (_, flag), end in zip(spans, ends, strict=True):
+            for text in (f"--{name}", *flag.aliases, *flag.negations) if flag is not None else ():
+                found[text] = max(found.get(text, 0), end)
+    return {text: history.releases[at] for text, at in found.items()} if history is not None else {}
+
+
+def newest_with(engine: str, spelling: str) -> str | None:
+    """The newest release of an engine that has a flag of that spelling, dashes included; None: none had."""
+    return _spelled(engine).get(spelling)
 
 
 class Spelling(msgspec.Struct, frozen=True):

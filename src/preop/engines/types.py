@@ -93,3 +93,5 @@ class Identified(msgspec.Struct, frozen=True):
     """Index of the first word that is the engine's own argument (may be the number of words)."""
     how: str
     """What it was recognised by: `vllm serve`, `python -m sglang.launch_server`."""
+    through: str | None = None
+    """The program that hands its arguments on to the engine and has flags of its own (`fronts.py`)."""

@@ -16,6 +16,7 @@ _SUFFIXED = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|[kKmMgGtT])")
 _POWER = {"k": 1, "m": 2, "g": 3, "t": 4}
 _C_INTEGER = re.compile(r"\s*[+-]?\d+")
 _C_FLOAT = re.compile(r"\s*[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|inf|nan)", re.I)
+_RUST_COUNT = re.compile(r"\+?[0-9]+")
 _QUOTED = re.compile(r'("(?:[^"\\]|\\.)*")')
 _LONGEST_NUMBER = 400
 """Digits: what is longer is no number that an engine could use, and int() refuses it from 4300 on."""
@@ -83,6 +84,10 @@ def _typed(flag: Flag, text: str, engine: str) -> Any:
                 raise ValueError(_reason(error, "it must be a whole number, as 8192 or 8k")) from None
         case "float":
             return _float(text, engine)
+        case "bool":  # of vLLM's StoreBoolean
+            if text.lower() not in ("true", "false"):
+                raise ValueError("it must be true or false")
+            return text.lower() == "true"
         case "json":
             return _json(text)
         case "json-or-str":
@@ -101,6 +106,8 @@ def _integer(text: str, engine: str) -> int:
         if match is None or not -(2**31) <= int(match[0]) < 2**31:
             raise ValueError("it must be a whole number of 32 bits")
         return int(match[0])
+    if engine in ("tgi", "tei") and not _RUST_COUNT.fullmatch(text):
+        raise ValueError("it must be a whole number from 0 on")
     try:
         return int(text)
     except ValueError:

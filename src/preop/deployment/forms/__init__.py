@@ -11,13 +11,19 @@ __all__ = ["Context", "File", "Form", "Reading", "Started", "expected", "form_of
 def _forms() -> tuple[Form, ...]:
     from preop.deployment.forms.compose import COMPOSE
     from preop.deployment.forms.dockerfile import DOCKERFILE
+    from preop.deployment.forms.engine_config import ENGINE_CONFIG
     from preop.deployment.forms.helm_values import HELM_VALUES
     from preop.deployment.forms.kubernetes import KUBERNETES
+    from preop.deployment.forms.llm_d_values import LLM_D_VALUES
     from preop.deployment.forms.ray_serve import RAY_SERVE
     from preop.deployment.forms.shell_script import SHELL_SCRIPT
     from preop.deployment.forms.systemd import SYSTEMD
+    from preop.deployment.forms.triton import TRITON
 
-    return (KUBERNETES, COMPOSE, HELM_VALUES, RAY_SERVE, SYSTEMD, DOCKERFILE, SHELL_SCRIPT)
+    return (
+        *(KUBERNETES, COMPOSE, HELM_VALUES, LLM_D_VALUES, RAY_SERVE, TRITON, SYSTEMD, DOCKERFILE),
+        *(ENGINE_CONFIG, SHELL_SCRIPT),
+    )
 
 
 def form_of(file: File) -> Form | None:

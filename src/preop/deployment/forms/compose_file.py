@@ -1,186 +1,133 @@
-"""Docker compose files: every service that runs here, as a command on its way to a launch."""
+"""Compose projects: every service that runs here, as a command on its way to a launch."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from preop.deployment import gpus, shell
 from preop.deployment.command import Found
-from preop.deployment.container import mount
-from preop.deployment.environment import parse_env, read_env_file, read_text
+from preop.deployment.environment import read_env_file
+from preop.deployment.forms.compose_merge import by_name
+from preop.deployment.forms.compose_project import Project
 from preop.deployment.interpolate import interpolate
 from preop.deployment.tokens import Token, environment_word, unseen_token, variable
-from preop.deployment.types import GpuRequest
-from preop.deployment.yaml_nodes import Map, Node, Scalar, Seq, load
+from preop.deployment.types import GpuRequest, MountedText
+from preop.deployment.yaml_nodes import Map, Node, Scalar, Seq
 from preop.errors import InputError
 from preop.facts import Note, Word
 
-__all__ = ["ComposeFile", "read_compose"]
-
-MAX_EXTENDS = 16
+__all__ = ["Services", "services_of"]
 
 
 @dataclass(frozen=True)
-class ComposeFile:
-    """What a compose file starts."""
+class Services:
+    """What a compose project starts."""
 
-    services: dict[str, Found]
+    running: dict[str, Found]
     """By service name: those that run, engines or not."""
     replicas: dict[str, int]
     """How many containers each of them has."""
     parked: tuple[Note, ...]
     """Why services do not run."""
-    hidden: tuple[str, ...] = ()
+    partial: tuple[str, ...]
+    """Services without image and build: compose runs them only with another file under them."""
 
 
-def read_compose(document: Map, path: Path, environment: Mapping[str, str]) -> ComposeFile:
-    """The services of a compose document read from `path`.
-
-    Variables come from the `.env` beside the file, and over it from `environment`, as compose takes them.
-    Raises `InputError`, with the place, on what compose would refuse too.
-    """
-    return _Reader(document, path, environment).read()
-
-
-@dataclass
-class _Service:
-    """A service with those that it extends, the farthest first."""
-
-    name: str
-    layers: list[Map]
-    hidden: list[str] = field(default_factory=list)
-
-    def get(self, key: str) -> Node | None:
-        """The value nearest to the service."""
-        for layer in reversed(self.layers):
-            if key in layer.entries:
-                value = layer.get(key)
-                return None if isinstance(value, Scalar) and value.is_null else value
-        return None
-
-    def all(self, key: str) -> Iterator[Node]:
-        """Every layer's value, the farthest first; `!override` and `!reset` forget what came before."""
-        found: list[Node] = []
-        for layer in self.layers:
-            if key in layer.entries:
-                value = layer.entries[key][1]
-                if value.tag in ("!reset", "!override"):
-                    found = []
-                if value.tag != "!reset":
-                    found.append(value)
-        return iter(found)
-
-
-class _Reader:
-    def __init__(self, document: Map, path: Path, environment: Mapping[str, str]) -> None:
-        self._path = path
-        self._services = _mapping(document.get("services"), "services")
-        self._included = document.get("include")
-        self._variables = self._dotenv(environment)
-
-    def _dotenv(self, environment: Mapping[str, str]) -> dict[str, str]:
-        beside = self._path.parent / ".env"
-        variables: dict[str, str] = {}
-        if beside.is_file():
-            text = read_text(beside, "an environment file", may_be_empty=True)
-            found = parse_env(text, str(beside), quotes=True)
-            variables = {name: value.text for name, value in found.items() if not value.holes}
-        return {**variables, **environment}
-
-    def read(self) -> ComposeFile:
-        active = {name.strip() for name in self._variables.get("COMPOSE_PROFILES", "").split(",")}
-        services: dict[str, Found] = {}
-        replicas: dict[str, int] = {}
-        parked: list[Note] = []
-        for name, node in self._services.items():
-            service = self._service(name, _mapping(node, f"service {name}"))
-            why = self._parked(service, active)
+def services_of(project: Project) -> Services:
+    """The services of a project and of those that it includes. Raises `InputError`, with the place, on what
+    compose would refuse too."""
+    active = {name.strip() for name in project.variables.get("COMPOSE_PROFILES", "").split(",")}
+    running: dict[str, Found] = {}
+    replicas: dict[str, int] = {}
+    parked: list[Note] = []
+    partial: list[str] = []
+    for each in project.all():
+        for name, node in each.services.items():
+            service = _Service(name, node, each)
+            why = service.parked(active)
             if why:
                 parked.append(Note("other", f"service {name} does not run: {why}", node.where))
-            else:
-                services[name] = self._found(service)
-                replicas[name] = self._replicas(service)
-        hidden = (f"{self._included.where}: included files are not read",) if self._included else ()
-        return ComposeFile(services, replicas, tuple(parked), hidden)
+                continue
+            running[name] = service.found()
+            replicas[name] = service.replicas()
+            if service.is_partial:
+                partial.append(name)
+    return Services(running, replicas, tuple(parked), tuple(partial))
 
-    # services
 
-    def _service(self, name: str, node: Map) -> _Service:
-        service = _Service(name, [node])
-        services, path = self._services, self._path
-        while (base := service.layers[0].get("extends")) is not None:
-            if len(service.layers) > MAX_EXTENDS:
-                raise InputError(
-                    f"{base.where}: service {name} extends more than {MAX_EXTENDS} others, or itself"
-                )
-            if isinstance(base, Map):
-                file, target = base.get("file"), base.get("service")
-            else:
-                file, target = None, base
-            wanted = self._text(target) if isinstance(target, Scalar) else None
-            if file is not None:
-                other = path.parent / (self._text(file) or "?")
-                if not other.is_file():
-                    service.hidden.append(f"{base.where}: the file that service {name} extends is not here")
-                    break
-                services, path = self._other(other), other
-            found = services.get(wanted or "")
-            if found is None:
-                raise InputError(f"{base.where}: service {name} extends {wanted!r}, which is not there")
-            service.layers.insert(0, _mapping(found, f"service {wanted}"))
-        return service
+class _Service:
+    """One service of a project, merged with all that lies over and under it."""
 
-    def _other(self, path: Path) -> Map:
-        documents = load(read_text(path, "a compose file"), str(path))
-        first = documents[0] if documents else None
-        return _mapping(first.get("services") if isinstance(first, Map) else None, f"{path}: services")
+    def __init__(self, name: str, node: Map, project: Project) -> None:
+        self._name = name
+        self._node = node
+        self._project = project
+        self._variables = project.variables
 
-    def _parked(self, service: _Service, active: set[str]) -> str | None:
-        profiles = [self._text(item) or "" for item in _items(service.get("profiles"))]
+    @property
+    def is_partial(self) -> bool:
+        """Whether it has neither an image nor a build."""
+        return self._get("image") is None and self._get("build") is None
+
+    def _get(self, key: str) -> Node | None:
+        value = self._node.get(key)
+        return None if isinstance(value, Scalar) and value.is_null else value
+
+    def parked(self, active: set[str]) -> str | None:
+        """Why it does not run; None where it does. What depends on it activates no profile."""
+        profiles = [self._text(item) or "" for item in _items(self._get("profiles"))]
         if profiles and "*" not in active and not active.intersection(profiles):
             return (
                 f"only in profile {', '.join(profiles)}, which is not active (COMPOSE_PROFILES turns one on)"
             )
-        return "it has 0 replicas" if self._replicas(service) == 0 else None
+        return "it has 0 replicas" if self.replicas() == 0 else None
 
-    def _replicas(self, service: _Service) -> int:
-        """How many containers the service has: `scale` or `deploy.replicas`, 1 where that cannot be told."""
-        deploy = service.get("deploy")
-        for value in (service.get("scale"), deploy.get("replicas") if isinstance(deploy, Map) else None):
+    def replicas(self) -> int:
+        """How many containers it has: `scale` or `deploy.replicas`, 1 where that cannot be told. One on each
+        node (`mode: global`) is one on this one."""
+        deploy = self._get("deploy")
+        asked = deploy if isinstance(deploy, Map) else None
+        if asked is not None and self._text(asked.get("mode")) == "global":
+            return 1
+        for value in (self._get("scale"), asked.get("replicas") if asked is not None else None):
             text = self._text(value)
             if text is not None and re.fullmatch(r"\d{1,6}", text):
                 return int(text)
         return 1
 
-    def _found(self, service: _Service) -> Found:
-        hidden = list(service.hidden)
-        environment = self._environment(service, hidden)
-        entrypoint = self._words(service.get("entrypoint"), hidden)
-        command = self._words(service.get("command"), hidden)
+    def found(self) -> Found:
+        """Its command, as far as the file says it."""
+        hidden = list(self._project.hidden.get(self._name, ()))
+        hidden_environment: list[str] = []
+        environment = self._environment(hidden, hidden_environment)
+        entrypoint = self._words(self._get("entrypoint"), hidden)
+        command = self._words(self._get("command"), hidden)
+        mounts, texts = self._mounts()
         return Found(
             tokens=(*(entrypoint or ()), *(command or ())),
             environment=environment,
-            image=self._image(service),
-            is_built=service.get("build") is not None,
+            image=self._image(),
+            is_built=self._get("build") is not None,
             own_entrypoint=entrypoint is not None,
-            gpus=self._gpus(service, environment),
-            name=service.name,
+            gpus=self._gpus(environment),
+            name=self._name,
             hidden=tuple(hidden),
-            mounts=self._mounts(service),
-            folder=self._path.parent,
+            hidden_environment=tuple(hidden_environment),
+            texts=texts,
+            mounts=mounts,
+            folder=self._project.folder,
         )
 
-    def _image(self, service: _Service) -> Token:
-        image = service.get("image")
+    def _image(self) -> Token:
+        image = self._get("image")
         if isinstance(image, Scalar):
             return interpolate(image, self._variables)
-        origin = (image or service.get("build") or service.layers[-1]).origin
-        return unseen_token(
-            f"the image of service {service.name} is built here and states no version", origin
-        )
+        origin = (image or self._get("build") or self._node).origin
+        if self.is_partial:
+            return unseen_token(f"service {self._name} has neither image nor build in this file", origin)
+        return unseen_token(f"the image of service {self._name} is built here and states no version", origin)
 
     # values
 
@@ -215,38 +162,29 @@ class _Reader:
                 kept.append(word)
         return kept
 
-    def _environment(self, service: _Service, hidden: list[str]) -> dict[str, Word]:
+    def _environment(self, hidden: list[str], hidden_environment: list[str]) -> dict[str, Word]:
         found: dict[str, Word] = {}
-        for node in service.all("env_file"):
-            for item in node.items if isinstance(node, Seq) else (node,):
-                path = item.get("path") if isinstance(item, Map) else item
-                token = interpolate(_scalar(path, "the path of an environment file"), self._variables)
-                words, missing = read_env_file(token, self._path.parent, quotes=True)
-                found.update(words)
-                hidden += [f"{item.where}: {reason}" for reason in missing]
-        for node in service.all("environment"):
-            for name, value in self._pairs(node):
-                found[name] = environment_word(name, value)
+        for item in _items(self._get("env_file")):
+            path, form = (item.get("path"), item.get("format")) if isinstance(item, Map) else (item, None)
+            token = interpolate(_scalar(path, "the path of an environment file"), self._variables)
+            raw = self._text(form) == "raw"
+            words, missing = read_env_file(
+                token,
+                self._project.folder_of(item),
+                quotes=not raw,
+                variables=None if raw else self._variables,
+            )
+            found.update(words)
+            hidden += [f"{item.where}: {reason}" for reason in missing]
+        node = self._get("environment")
+        for name, value in by_name(node).items() if node is not None else ():
+            scalar = _scalar(value, f"the value of {name}")
+            if "$" in name:
+                hidden_environment.append(f"{scalar.where}: the name of a variable, {name}, cannot be seen")
+                continue
+            token = self._caller(name, scalar) if scalar.is_null else interpolate(scalar, self._variables)
+            found[name] = environment_word(name, token)
         return found
-
-    def _pairs(self, node: Node) -> Iterator[tuple[str, Token]]:
-        if isinstance(node, Map):
-            for name, value in node.items():
-                scalar = _scalar(value, f"the value of {name}")
-                yield (
-                    name,
-                    self._caller(name, scalar) if scalar.is_null else interpolate(scalar, self._variables),
-                )
-        elif isinstance(node, Seq):
-            for item in node.items:
-                token = interpolate(_scalar(item, "NAME=value"), self._variables)
-                name, equals, _ = token.head.partition("=")
-                if equals:
-                    yield name, token.after(len(name) + 1)
-                elif name:
-                    yield name, self._caller(name, _scalar(item, "a name"))
-        elif not node.is_null:
-            raise InputError(f"{node.where}: expected a mapping or a list of NAME=value")
 
     def _caller(self, name: str, node: Scalar) -> Token:
         """The value that the caller of compose has for the name."""
@@ -254,41 +192,67 @@ class _Reader:
             return Token(self._variables[name], node.origin)
         return unseen_token(variable(name), node.origin)
 
-    def _mounts(self, service: _Service) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for node in service.all("volumes"):
-            for item in _items(node):
-                if isinstance(item, Map):
-                    here, inside = self._text(item.get("source")), self._text(item.get("target"))
-                    if self._text(item.get("type")) == "bind" and here and inside:
-                        found[inside] = here
-                elif (pair := mount(self._text(item) or "")) is not None:
-                    found.update([pair])
-        return found
+    def _mounts(self) -> tuple[dict[str, str], dict[str, MountedText]]:
+        """What the container sees as files: folders and files of this machine, and texts of the project."""
+        mounts: dict[str, str] = {}
+        for item in _items(self._get("volumes")):
+            inside, here = self._volume(item)
+            if inside is not None:
+                mounts.pop(inside, None)  # the last of a target counts
+                if here is not None:
+                    mounts[inside] = self._here(here, item)
+        texts: dict[str, MountedText] = {}
+        for item in _items(self._get("configs")):
+            source = self._text(item.get("source") if isinstance(item, Map) else item) or ""
+            target = self._text(item.get("target")) if isinstance(item, Map) else None
+            config = self._project.configs.get(source) if self._project.configs is not None else None
+            inside = target if target and target.startswith("/") else f"/{target or source}"
+            if not isinstance(config, Map):
+                continue
+            file, content = config.get("file"), config.get("content")
+            if (path := self._text(file)) and file is not None:
+                mounts[inside] = self._here(path, file)
+            elif isinstance(content, Scalar) and (text := self._text(content)) is not None:
+                texts[inside] = MountedText(text, content.file, content.line, content.column)
+        return mounts, texts
+
+    def _volume(self, item: Node) -> tuple[str | None, str | None]:
+        """Path inside and path here; no path here where it is no folder of this machine."""
+        if isinstance(item, Map):
+            inside, here = self._text(item.get("target")), self._text(item.get("source"))
+            return inside, here if self._text(item.get("type")) == "bind" else None
+        here, colon, rest = (self._text(item) or "").partition(":")
+        inside = rest.partition(":")[0]
+        if not colon or not inside.startswith("/"):
+            return (here or None), None
+        return inside, here if here.startswith(("/", ".", "~")) else None
+
+    def _here(self, path: str, node: Node) -> str:
+        """A path that stands in a file that is extended begins there."""
+        own, folder = self._project.folder_of(node), self._project.folder
+        return str(own / path) if own != folder and own is not None and path[:1] != "~" else path
 
     # GPUs
 
-    def _gpus(self, service: _Service, environment: Mapping[str, Word]) -> GpuRequest | None:
+    def _gpus(self, environment: Mapping[str, Word]) -> GpuRequest | None:
         asked: list[GpuRequest | None] = []
-        for deploy in service.all("deploy"):
-            resources = deploy.get("resources") if isinstance(deploy, Map) else None
-            reservations = resources.get("reservations") if isinstance(resources, Map) else None
-            devices = reservations.get("devices") if isinstance(reservations, Map) else None
-            asked += [self._reservation(item) for item in _items(devices)]
-        for node in service.all("gpus"):
-            if isinstance(node, Scalar):
-                asked.append(gpus.from_gpus_flag(interpolate(node, self._variables)))
-            else:
-                asked += [self._reservation(item, is_gpu=True) for item in _items(node)]
+        deploy = self._get("deploy")
+        resources = deploy.get("resources") if isinstance(deploy, Map) else None
+        reservations = resources.get("reservations") if isinstance(resources, Map) else None
+        devices = reservations.get("devices") if isinstance(reservations, Map) else None
+        asked += [self._reservation(item) for item in _items(devices)]
+        flag = self._get("gpus")
+        if isinstance(flag, Scalar):
+            asked.append(gpus.from_gpus_flag(interpolate(flag, self._variables)))
+        else:
+            asked += [self._reservation(item, is_gpu=True) for item in _items(flag)]
         sources = [
-            item.get("source") if isinstance(item, Map) else item
-            for node in service.all("devices")
-            for item in _items(node)
+            item.get("source") if isinstance(item, Map) else item for item in _items(self._get("devices"))
         ]
         asked += gpus.from_devices(
             interpolate(source, self._variables) for source in sources if isinstance(source, Scalar)
         )
-        runtime = service.get("runtime")
+        runtime = self._get("runtime")
         if isinstance(runtime, Scalar):
             asked.append(gpus.from_runtime(interpolate(runtime, self._variables), environment))
         return gpus.pick(asked) or gpus.from_nvidia_variable(environment)
@@ -326,13 +290,6 @@ class _Reader:
             return gpus.counted(vendor, int(text), count.origin)
         except ValueError:
             raise InputError(f"{count.where}: count {text!r}; expected a whole number or `all`") from None
-
-
-def _mapping(node: Node | None, what: str) -> Map:
-    if isinstance(node, Map):
-        return node
-    where = f"{node.where}: " if node is not None else ""
-    raise InputError(f"{where}{what}: expected a mapping")
 
 
 def _scalar(node: Node | None, expected: str) -> Scalar:

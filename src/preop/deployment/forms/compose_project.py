@@ -251,7 +251,7 @@ class _Loader:
         if not paths or file.path is None:
             raise InputError(f"{item.where}: expected the path of a compose file to include")
         real = paths[0].resolve()
-        around = (*trail, file.path.resolve()) if not trail else trail
+        around = trail or (file.path.resolve(),)
         if real in around:
             circle = " -> ".join(each.name for each in (*around[around.index(real) :], real))
             raise InputError(f"{item.where}: {real.name} includes itself: {circle}")

@@ -1,173 +1,304 @@
-"""Dockerfiles: what the container of the last stage starts.
+"""Dockerfiles and Containerfiles: what the image of their last stage starts.
 
-Source: the Dockerfile reference: ENTRYPOINT and CMD of the last stage or of the stage it is FROM; CMD is
-dropped where ENTRYPOINT is set anew; the shell form runs `/bin/sh -c`; ARG before FROM counts in FROM alone.
+Source: docs.docker.com, "Dockerfile reference": an ENTRYPOINT takes back the CMD of the stage it is built on;
+in the shell form the words go to `/bin/sh -c`, and the shell form of ENTRYPOINT leaves CMD out.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 
-from preop.deployment.command import Found, read_text_commands, unwrap
+from preop.deployment.command import Found, unwrap
+from preop.deployment.environment import read_text
+from preop.deployment.forms.dockerfile_text import Instruction, instructions, listed, pairs, replaced
+from preop.deployment.forms.package_pins import pinned
 from preop.deployment.forms.types import Context, File, Form, Reading, Started
-from preop.deployment.tokens import HOLE, Source, Token, environment_word, variable
-from preop.facts import Fact, Origin, Word, known, unknown
+from preop.deployment.tokens import Lines, Token, environment_word
+from preop.errors import InputError
+from preop.facts import Fact, known, unknown
+from preop.secrets import mask_text
 
 __all__ = ["DOCKERFILE"]
 
-_NAME = re.compile(r"(?i)(.*\.)?(dockerfile|containerfile)(\..*)?\Z")
-_FROM = re.compile(r"(?i)^\s*FROM\s+\S+", re.MULTILINE)
-_INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)\Z", re.DOTALL)
-_VARIABLE = re.compile(r"\$\{(\w+)(?::([-+])([^}]*))?\}|\$(\w+)", re.ASCII)
-_PAIR = re.compile(r"""(\w+)=("(?:[^"\\]|\\.)*"|'[^']*'|\S*)""")
-_PINNED = re.compile(r"(?<![\w-])(vllm|sglang)(?:\[[\w,-]*\])?\s*==\s*([\w.+]+)")
-_INSTALLED = re.compile(r"(?<![\w-])(?:pip3?|uv)\b.*\binstall\b.*(?<![\w/.-])(vllm|sglang)(?![\w/.-])")
-
-
-@dataclass
-class _Stage:
-    image: Token
-    entrypoint: list[Token] | Source | None = None
-    command: list[Token] | Source | None = None
-    environment: dict[str, Word] = field(default_factory=dict)
-    installed: Fact | None = None
+_FROM = re.compile(
+    r"^[ \t]*FROM[ \t]+(--platform=\S+[ \t]+)?[\w$\"'][^\s]*([ \t]+AS[ \t]+\S+)?[ \t]*$", re.I | re.M
+)
+_NAMED = re.compile(r"(?i)^(dockerfile|containerfile)([.-].*)?$|\.(dockerfile|containerfile)$")
+_COMMENTS = re.compile(r"(?:\s*#[^\n]*\n|\s*ARG[^\n]*\n|\s*\n)*\s*FROM\s", re.I)
+_STAGE = re.compile(r"(?:--platform=\S+\s+)?(\S+)(?:\s+[Aa][Ss]\s+(\S+))?\s*\Z")
 
 
 def _reads(file: File) -> bool:
-    if file.path is None or _NAME.match(file.path.name) or file.path.suffix == "":
-        return bool(_FROM.search(file.text)) and "services:" not in file.text
-    return False
+    if file.path is not None and _NAMED.search(file.path.name):
+        return True
+    if file.path is not None and file.path.suffix:
+        return False
+    return bool(_COMMENTS.match(file.text) and _FROM.search(file.text))
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What is known of an image at the end of a stage."""
+
+    base: Token
+    """The image that all of it is built on, from outside this file."""
+    environment: Mapping[str, Token] = field(default_factory=dict)
+    entrypoint: tuple[Token, ...] | None = None
+    """None: the base's own."""
+    is_shell_entrypoint: bool = False
+    command: tuple[Token, ...] | None = None
+    folder: str = "/"
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    copied: tuple[tuple[str, str], ...] = ()
+    """Paths inside, and what was copied there, below the folder of the build."""
+    texts: Mapping[str, Token] = field(default_factory=dict)
+    """Here-documents by their path inside."""
+    runs: tuple[tuple[Instruction, Mapping[str, Token]], ...] = ()
+    """With the variables that each sees."""
 
 
 def _read(file: File, context: Context) -> Reading:
+    stage = _last_stage(file)
+    started = _started(file, stage, context)
+    if started is None:
+        base = mask_text(stage.base.text)
+        return Reading(
+            silent=f"it builds an image on {base} and names no command (CMD or ENTRYPOINT): what it serves is "
+            "said where it is run; expected that compose file, manifest or `docker run`"
+        )
+    return Reading([started], silent=_silent(stage))
+
+
+def _silent(stage: _Stage) -> str:
+    words = [
+        mask_text(token.visible or "...") for token in (*(stage.entrypoint or ()), *(stage.command or ()))
+    ]
+    shown = " ".join(words)[:80]
+    return f"the image that it builds runs `{shown}`, which starts no engine that preop knows"
+
+
+def _last_stage(file: File) -> _Stage:
+    """The stage that a build without --target ends in."""
+    arguments: dict[str, Token] = {}
+    outer: dict[str, Token] = {}
     stages: dict[str, _Stage] = {}
-    last: _Stage | None = None
-    arguments: dict[str, str] = {}
-    for keyword, rest, origin in _instructions(file):
-        if keyword == "FROM":
-            last = _stage(rest, origin, arguments, stages)
-        elif keyword == "ARG" and (match := re.match(r"(\w+)=(.*)", rest)):
-            arguments[match[1]] = match[2].strip("\"'")
-        elif last is not None:
-            _take(last, keyword, rest, origin)
-    if last is None:
-        return Reading((), silent="it has no FROM")
-    name = file.path.parent.resolve().name if file.path is not None else ""
-    facts = {"engine_version": last.installed or _version(last.image, context)}
-    return Reading([Started(name or "image", file.name, _commands(last, context), facts)])
-
-
-def _version(image: Token, context: Context) -> Fact:
-    """That of the image that this one is made from."""
-    from preop.engines.images import version_of_image
-
-    if image.visible is None:
-        return unknown(image.note or "the image it is made from cannot be seen", origin=image.origin)
-    return version_of_image(image.text, image.origin, context.options.images)
-
-
-def _instructions(file: File) -> Iterator[tuple[str, str, Origin]]:
-    """Keyword, the rest, and the place: lines that end in the escape character go on, comments left out."""
-    directive = re.match(r"\s*#\s*escape\s*=\s*(\S)", file.text)
-    escape = directive[1] if directive else "\\"
-    waiting, begin = "", 0
-    heredoc: str | None = None
-    for number, line in enumerate(file.text.splitlines(), start=1):
-        if heredoc is not None:
-            if line.strip() == heredoc:
-                heredoc = None
+    stage: _Stage | None = None
+    name, commanded = "", False
+    for each in instructions(file.text, file.name):
+        if each.keyword == "FROM":
+            if stage is not None and name:
+                stages[name] = stage
+            stage, name = _from(each, outer, stages)
+            arguments, commanded = {}, False
             continue
-        if line.lstrip().startswith("#"):
+        if each.keyword == "ARG":
+            for key, value in pairs(each):
+                told = replaced(value, {**outer, **arguments} if stage is None else arguments)
+                (outer if stage is None else arguments)[key] = told
+            if stage is not None and "=" not in each.text and each.text.strip() in outer:
+                arguments[each.text.strip()] = outer[each.text.strip()]
             continue
-        begin = begin if waiting else number
-        if line.rstrip().endswith(escape):
-            waiting += line.rstrip()[:-1] + " "
-            continue
-        whole, waiting = waiting + line, ""
-        match = _INSTRUCTION.match(whole)
-        if match is None:
-            continue
-        yield match[1].upper(), match[2].strip(), Origin("file", f"{file.name}:{begin}:1")
-        opened = re.search(r"<<-?\s*[\"']?(\w+)", whole)
-        if opened and match[1].upper() in ("RUN", "COPY"):
-            heredoc = opened[1]
-
-
-def _stage(rest: str, origin: Origin, arguments: dict[str, str], stages: dict[str, _Stage]) -> _Stage:
-    words = [word for word in rest.split() if not word.startswith("--")]
-    base = words[0] if words else ""
-    known_stage = stages.get(base.lower())
-    if known_stage is not None:
-        stage = replace(known_stage, environment=dict(known_stage.environment))
-    else:
-        stage = _Stage(_filled(base, origin, arguments))
-    if len(words) >= 3 and words[1].upper() == "AS":
-        stages[words[2].lower()] = stage
+        if stage is None:
+            raise InputError(f"{each.origin}: {each.keyword} before FROM; expected FROM first")
+        stage = _after(stage, each, arguments, commanded)
+        commanded |= each.keyword == "CMD"
+    if stage is None:
+        raise InputError(f"{file.name}: no FROM; expected a Dockerfile")
     return stage
 
 
-def _filled(text: str, origin: Origin, values: dict[str, str]) -> Token:
-    chars, holes, end = "", {}, 0
-    for match in _VARIABLE.finditer(text):
-        chars += text[end : match.start()]
-        end = match.end()
-        name = match[1] or match[4]
-        value = values.get(name)
-        if value is None and match[2] == "-":
-            value = match[3]
-        if value is None:
-            holes[len(chars)] = variable(name)
-            value = HOLE
-        chars += value
-    return Token(chars + text[end:], origin, holes)
+def _from(each: Instruction, outer: Mapping[str, Token], stages: Mapping[str, _Stage]) -> tuple[_Stage, str]:
+    match = _STAGE.match(each.text)
+    if match is None:
+        raise InputError(f"{each.origin}: FROM without an image; expected FROM IMAGE")
+    begin = match.start(1)
+    at = each.at[begin : match.end(1)]
+    image = replaced(Token(match[1].strip("\"'"), each.place(at[0]), {}, None, each.place), outer)
+    earlier = stages.get(image.text.lower())
+    return earlier or _Stage(image), (match[2] or "").lower()
 
 
-def _take(stage: _Stage, keyword: str, rest: str, origin: Origin) -> None:
-    if keyword == "ENTRYPOINT":
-        stage.entrypoint, stage.command = _words(rest, origin), None
-    elif keyword == "CMD":
-        stage.command = _words(rest, origin)
-    elif keyword == "ENV":
-        for name, value in _PAIR.findall(rest) or [tuple(rest.partition(" ")[::2])]:
-            stage.environment[name] = environment_word(name, Token(value.strip("\"'"), origin))
-    elif keyword == "RUN":
-        pinned = _PINNED.search(rest)
-        if pinned:
-            stage.installed = known(pinned[2], "user", origin, note=f"{pinned[1]}=={pinned[2]} is installed")
-        elif _INSTALLED.search(rest):
-            stage.installed = unknown("an engine is installed without its version", origin=origin)
+def _after(stage: _Stage, each: Instruction, arguments: Mapping[str, Token], commanded: bool) -> _Stage:
+    """The stage after one more instruction."""
+    variables = {**arguments, **stage.environment}
+    if each.keyword == "ENV":
+        own = {name: replaced(value, variables) for name, value in pairs(each)}
+        return replace(stage, environment={**stage.environment, **own})
+    if each.keyword in ("ENTRYPOINT", "CMD"):
+        words = listed(each)
+        is_shell = words is None
+        if words is None:
+            words = [*(Token(word, each.origin) for word in stage.shell), each.token()]
+        if each.keyword == "CMD":
+            return replace(stage, command=tuple(words))
+        command = stage.command if commanded else None
+        return replace(stage, entrypoint=tuple(words), is_shell_entrypoint=is_shell, command=command)
+    if each.keyword == "SHELL":
+        return replace(stage, shell=tuple(word.text for word in listed(each) or ()) or stage.shell)
+    if each.keyword == "WORKDIR":
+        told = replaced(each.token(), variables)
+        folder = str(PurePosixPath(stage.folder) / told.text) if told.visible else "/\x00"
+        return replace(stage, folder=folder)
+    if each.keyword == "RUN":
+        return replace(stage, runs=(*stage.runs, (each, variables)))
+    if each.keyword in ("COPY", "ADD"):
+        return _copied(stage, each, variables)
+    return stage
 
 
-def _words(rest: str, origin: Origin) -> list[Token] | Source:
-    """The exec form as words; the shell form as the text that a shell is given."""
-    if rest.startswith("["):
-        try:
-            words = json.loads(rest)
-        except ValueError:
-            words = None
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            return [Token(word, origin) for word in words]
-    return Source(rest, lambda at: origin)
+def _copied(stage: _Stage, each: Instruction, variables: Mapping[str, Token]) -> _Stage:
+    words = [word.text for word in listed(each) or ()] or each.text.split()
+    options = [word for word in words if word.startswith("--")]
+    paths = [replaced(Token(word, each.origin), variables) for word in words if not word.startswith("--")]
+    if len(paths) < 2 or any(path.visible is None for path in paths):
+        return stage
+    *sources, target = (path.text for path in paths)
+    inside = str(PurePosixPath(stage.folder) / target)
+    is_folder = target.endswith("/") or target in (".", "..") or len(sources) > 1
+    if each.documents:
+        place = Lines(each.documents[0].text, "")
+        texts = dict(stage.texts)
+        for document in each.documents:
+            path = f"{inside}/{document.name}" if is_folder else inside
+            place = Lines(
+                document.text, str(each.origin).rpartition(":")[0].rpartition(":")[0], document.line
+            )
+            at = tuple(range(len(document.text)))
+            texts[path] = Token(document.text, place(0), {}, at, place)
+        return replace(stage, texts=texts)
+    if any(option.startswith("--from") for option in options):
+        return stage
+    copied = []
+    for source in sources:
+        name = PurePosixPath(source.rstrip("/")).name
+        copied.append((f"{inside}/{name}" if is_folder and name and "*" not in source else inside, source))
+        if is_folder:  # a folder's contents, not the folder itself
+            copied.append((inside, source))
+    return replace(stage, copied=(*stage.copied, *copied))
 
 
-def _commands(stage: _Stage, context: Context) -> list[Found]:
-    """What the container runs; the image it is made from gives the entrypoint where no other is set."""
+def _started(file: File, stage: _Stage, context: Context) -> Started | None:
     from preop.engines.images import command_of_image
 
-    entrypoint, command = stage.entrypoint, stage.command
-    if entrypoint is None:
-        base = command_of_image(stage.image.visible or "", context.options.images)
-        entrypoint = [Token(word, stage.image.origin) for word in base]
-    outer = Found((), stage.environment, image=stage.image, is_built=True, own_entrypoint=True, folder=None)
-    if isinstance(entrypoint, Source):
-        return read_text_commands(entrypoint, outer)
-    if isinstance(command, Source):
-        # an entrypoint would be handed `/bin/sh -c ...`, and make of it what it will
-        return read_text_commands(command, outer) if not entrypoint else unwrap(outer)
-    return unwrap(replace(outer, tokens=(*entrypoint, *(command or ()))))
+    base = stage.base
+    own = stage.entrypoint
+    words = tuple(own or ())
+    if not stage.is_shell_entrypoint:
+        words += stage.command or ()
+    if not words:
+        return None
+    if own is None and base.visible is not None:
+        entry = command_of_image(base.text, context.options.images)
+        words = (*(Token(text, base.origin) for text in entry), *words)
+    environment = {name: environment_word(name, value) for name, value in stage.environment.items()}
+    found = Found(
+        tokens=words,
+        environment=environment,
+        image=base,
+        is_built=True,
+        own_entrypoint=own is not None,
+        folder=file.folder,
+        mounts=dict(_mounts(stage, file.folder)),
+    )
+    commands = unwrap(_through_script(found, stage, file.folder))
+    name = file.path.parent.name if file.path is not None else ""
+    return Started(
+        name or "image", f"{file.name}: the image it builds", commands, _facts(stage, commands, file, context)
+    )
+
+
+def _mounts(stage: _Stage, folder: Path | None) -> Iterator[tuple[str, str]]:
+    """What was copied from the folder of the build, as if it were mounted."""
+    for inside, source in stage.copied:
+        here = (folder or Path()) / source.lstrip("/")
+        try:
+            if folder is not None and here.exists():
+                yield inside, str(here.resolve())
+        except (OSError, ValueError):
+            continue
+
+
+def _through_script(found: Found, stage: _Stage, folder: Path | None) -> Found:
+    """A script that is here, in place of its path: `sh -c TEXT NAME ARGUMENTS`."""
+    tokens = list(found.tokens)
+    shells = ("sh", "bash", "dash", "ash", "zsh")
+    if tokens and PurePosixPath(tokens[0].visible or "").name in shells:
+        if len(tokens) < 2 or tokens[1].head.startswith("-"):
+            return found
+        tokens = tokens[1:]
+    path = tokens[0].visible if tokens else None
+    if path is None:
+        return found
+    inside = str(PurePosixPath(stage.folder) / path)
+    text = stage.texts.get(inside) or _copied_text(found, inside)
+    if text is None:
+        return replace(found, tokens=tuple(tokens))
+    at = tokens[0].origin
+    return replace(found, tokens=(Token("sh", at), Token("-c", at), text, *tokens))
+
+
+def _copied_text(found: Found, inside: str) -> Token | None:
+    from preop.deployment.forms.shell_script import interpreter
+
+    for mounted, here in sorted(found.mounts.items(), key=lambda pair: -len(pair[0])):
+        if not PurePosixPath(inside).is_relative_to(mounted):
+            continue
+        path = Path(here) / PurePosixPath(inside).relative_to(mounted)
+        try:
+            text = read_text(path, "a script") if path.is_file() else ""
+        except InputError:
+            return None
+        if interpreter(text) in ("sh", "bash", "dash", "ash", "zsh") or (text and inside.endswith(".sh")):
+            shown = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+            place = Lines(text, shown)
+            return Token(text, place(0), {}, tuple(range(len(text))), place)
+    return None
+
+
+def _facts(stage: _Stage, commands: Sequence[Found], file: File, context: Context) -> dict[str, Fact]:
+    """The image has no name yet; the version is that of the base unless a RUN line installs another."""
+    base = mask_text(stage.base.visible or stage.base.head or "an image that cannot be seen")
+    image = unknown(f"it is built here, from {base}", origin=stage.base.origin)
+    found = {"image": image, "image_digest": image}
+    version = _version(stage, commands, file, context)
+    return {**found, "engine_version": version} if version is not None else found
+
+
+def _version(stage: _Stage, commands: Sequence[Found], file: File, context: Context) -> Fact | None:
+    from preop.engines import version_of_image
+
+    engine = _engine(commands)
+    if engine is None:
+        return None
+    base = stage.base
+    version = unknown(base.note or "the base image cannot be seen", origin=base.origin)
+    if base.visible is not None:
+        version = version_of_image(base.text, base.origin, context.options.images)
+        if version.is_known:
+            version = known(version.value, "user", base.origin, note="by the base image")
+    for run, variables in stage.runs:
+        told = pinned(engine, run, variables, file.folder)
+        version = told if told is not None else version
+    return version
+
+
+def _engine(commands: Sequence[Found]) -> str | None:
+    from preop.engines.commands import NotServing
+
+    for each in commands:
+        try:
+            launch = each.launch("", "")
+        except (NotServing, InputError):
+            continue
+        if launch is not None:
+            from preop.engines import identify
+
+            found = identify(launch.words)
+            return found.engine if found else None
+    return None
 
 
 DOCKERFILE = Form("a Dockerfile", _reads, _read)

@@ -46,11 +46,11 @@ def _read(file: File, context: Context) -> Reading:
         text = read_text(path, "a drop-in of a unit", may_be_empty=True)
         values += values_of(text, str(path))
         once.append(Note("other", f"{path.name} is laid over {file.path.name if file.path else file.name}"))
-    unit = Unit(file.path.name if file.path is not None else "")
+    named = Unit(file.path.name if file.path is not None else "")
     section = "Container" if any(value.section == "Container" for value in values) else "Service"
     own = _Section([value for value in values if value.section == section])
     read = _container if section == "Container" else _service
-    return replace(read(file, own, unit), once=once)
+    return replace(read(file, own, named), once=once)
 
 
 def _drop_ins(path: Path | None) -> list[Path]:
@@ -100,6 +100,9 @@ def _environment(section: _Section, unit: Unit, folder: Path | None) -> tuple[di
     for value in section.all("EnvironmentFile"):
         (path, *_) = [*exec_words(value, unit), unseen_token("no path", value.origin)]
         words, why = _environment_file(path, folder)
+        if why:  # it wins over what stands before it
+            again = f"{why[0]}, and it may set this again"
+            found = {name: Word(None, word.origin, again, single=True) for name, word in found.items()}
         found |= words
         unseen += why
     return found, unseen

@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "File", "Form", "Reading", "Started"]
 
-
-_SERVES = re.compile(
-    r"(?i)vllm|sglang|llama[-_.]?(cpp|server)|text-generation|text-embeddings|trtllm|tensorrt|huggingfaceserver"
-    r"|servingruntime|llminferenceservice|inferenceservice|llm_configs|ray\.serve|dynamo|lmdeploy|ollama|\btgi\b"
-)
 _REFERRED_TO = re.compile(r"^\s*(-\s+)?kind:\s*[\"']?(ConfigMap|Secret|\w*List)\b", re.MULTILINE)
 
 
@@ -35,11 +30,6 @@ class File:
     text: str
     path: Path | None = None
     """None: standard input."""
-
-    @cached_property
-    def may_serve(self) -> bool:
-        """Whether its text speaks of anything that serves models: what a search looks into."""
-        return bool(_SERVES.search(self.text))
 
     @cached_property
     def may_be_referred_to(self) -> bool:
@@ -106,6 +96,10 @@ class Reading:
     """Said of its first: what is parked, and why."""
     silent: str = ""
     """Why nothing is to be judged, where no engine starts: `it holds a Service and a ConfigMap`."""
+    parts: Sequence[Path] = ()
+    """Other files that it took in: no deployments of their own where they are given too."""
+    bases: Sequence[Path] = ()
+    """Other files that it took something from: no deployments of their own where a search met them."""
 
 
 @dataclass(frozen=True)

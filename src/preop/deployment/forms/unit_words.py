@@ -196,7 +196,8 @@ def expanded(word: Token, environment: Mapping[str, Word], unseen: list[str]) ->
         if told is None or told.text is None:
             hole = variable(alone[1], f"cannot be seen: {unseen[0]}" if unseen else "is not set here")
             return [Token(HOLE, word.origin, {0: Hole(hole.note, many=True)}, many=True)]
-        held = Value("", "", told.text, tuple([0] * len(told.text)), lambda at: told.origin)
+        origin = told.origin
+        held = Value("", "", told.text, (0,) * len(told.text), lambda at: origin)
         return exec_words(held, Unit(""), is_variable=True)
     if "$" not in word.text:
         return [word]

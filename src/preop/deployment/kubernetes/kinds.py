@@ -53,7 +53,7 @@ class Kind:
 @cache
 def kinds() -> Mapping[str, tuple[Kind, ...]]:
     """By name: those of that name in different groups."""
-    from preop.deployment.kubernetes.dynamo import DYNAMO_GRAPH
+    from preop.deployment.kubernetes.dynamo import DYNAMO_COMPONENT, DYNAMO_GRAPH
     from preop.deployment.kubernetes.kserve import INFERENCE_SERVICE
     from preop.deployment.kubernetes.leader_worker_set import LEADER_WORKER_SET
     from preop.deployment.kubernetes.llm_inference_service import LLM_INFERENCE_SERVICE
@@ -80,6 +80,9 @@ def kinds() -> Mapping[str, tuple[Kind, ...]]:
         ),
         "RayService": (Kind("ray.io", frozenset({"v1", "v1alpha1"}), RAY_SERVICE),),
         "DynamoGraphDeployment": (Kind("nvidia.com", frozenset({"v1alpha1", "v1beta1"}), DYNAMO_GRAPH),),
+        "DynamoComponentDeployment": (
+            Kind("nvidia.com", frozenset({"v1alpha1", "v1beta1"}), DYNAMO_COMPONENT),
+        ),
     }
 
 

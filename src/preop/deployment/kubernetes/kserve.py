@@ -1,42 +1,40 @@
 """KServe InferenceService: a predictor with a model and a runtime, or with containers of its own.
 
 Source: pkg/controller/v1beta1/inferenceservice of kserve: the runtime's container is merged with the model's,
-of which the arguments are appended (`MergeRuntimeContainers`); `{{.Name}}` in them is the service's name; the
-storage initializer puts the model at /mnt/models. The runtime that KServe ships for the format huggingface
-runs `python -m huggingfaceserver`, which hands its engine arguments to vLLM unless `--backend=huggingface`.
+of which the arguments are appended (`MergeRuntimeContainers`); `{{.Name}}` and its like in them are the
+service's own metadata; the storage initializer puts the model at /mnt/models. Of the runtimes that KServe
+ships, that for the format huggingface runs `python -m huggingfaceserver` and that for vLLM vLLM's own server.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 from preop.deployment.forms.types import Started
 from preop.deployment.kubernetes.kinds import Parked, Workload
 from preop.deployment.kubernetes.manifest import Manifest, Resources, at, items, text, whole
 from preop.deployment.kubernetes.merge import merged
-from preop.deployment.kubernetes.model_uri import hub_id, with_model
+from preop.deployment.kubernetes.model_uri import MOUNTED, with_model
 from preop.deployment.kubernetes.pod import Extra, read_pod
 from preop.deployment.kubernetes.workloads import replicas_of
 from preop.deployment.yaml_nodes import Map, Node, Scalar, mapping, scalar, seq
-from preop.facts import Fact, Note, known
+from preop.facts import Fact, Note, Word, known
 
 __all__ = ["INFERENCE_SERVICE"]
 
-_OWN = ("modelFormat", "runtime", "storageUri", "storage", "protocolVersion", "runtimeVersion")
-_SERVERS = "huggingfaceserver"
-# Arguments of huggingfaceserver itself; all others are vLLM's.
-_SERVER_FLAGS = frozenset(
-    {"--model_name", "--model_id", "--model_dir", "--backend", "--http_port", "--grpc_port", "--workers"}
-    | {
-        "--task",
-        "--return_token_type_ids",
-        "--return_probabilities",
-        "--disable_lower_case",
-        "--tensor_input_names",
-    }
+_OWN = frozenset(
+    {"modelFormat", "runtime", "storageUri", "storage", "protocolVersion", "runtimeVersion", "modelVersion"}
 )
-_CLUSTERS = "ServingRuntime {} is not among the files: it may pass flags that cannot be seen"
+# By format: the server of the runtime that KServe ships for it, and the names of such runtimes.
+_SHIPPED = {
+    "huggingface": (("python", "-m", "huggingfaceserver"), "kserve-huggingfaceserver"),
+    "vllm": (("python", "-m", "vllm.entrypoints.openai.api_server"), "kserve-vllmserver"),
+}
+_SIZES = {"tensorParallelSize": "tensor_parallel_size", "pipelineParallelSize": "pipeline_parallel_size"}
+_PLACEHOLDER = re.compile(r"\{\{-?\s*(\.[^{}]*?|index[^{}]*?)\s*-?\}\}")
+_UNSEEN = "KSERVE_PLACEHOLDER"
 
 
 def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
@@ -47,143 +45,116 @@ def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
     if not isinstance(predictor, Map):
         return Workload(())
     facts: dict[str, Fact] = dict(replicas_of(at(predictor, "minReplicas")))
-    notes: tuple[Note, ...] = ()
+    notes: list[Note] = []
     if whole(at(predictor, "minReplicas")) == 0:
         facts.pop("replicas", None)
-        notes = (Note("other", f"{owner.name} scales to zero: its first request waits for a start"),)
+        notes.append(Note("other", f"{owner.name} scales to zero: its first request waits for a start"))
     model = at(predictor, "model")
     if not isinstance(model, Map):
         model = _of_framework(predictor)
     if model is None:
-        return Workload(read_pod(predictor, owner, resources, name=owner.name, facts=facts), notes)
-    started = _model(owner, resources, predictor, model, facts)
-    worker = at(predictor, "workerSpec")
-    if isinstance(worker, Map):
-        for name in ("tensorParallelSize", "pipelineParallelSize"):
-            size = at(worker, name)
-            number = whole(size)
-            key = "tensor_parallel_size" if name.startswith("t") else "pipeline_parallel_size"
-            if size is not None and number is not None:
-                facts[key] = known(number, "user", size.origin)
-        started = [replace(each, facts={**each.facts, **facts}) for each in started]
-    return Workload(started, notes)
+        found = read_pod(predictor, owner, resources, name=owner.name, facts=facts)
+        return Workload(found, tuple(notes))
+    for key, name in _SIZES.items():
+        size = at(predictor, "workerSpec", key)
+        number = whole(size)
+        if size is not None and number is not None:
+            facts[name] = known(number, "user", size.origin)
+    started, said = _model(owner, resources, predictor, model, facts)
+    return Workload(started, (*notes, *said))
 
 
 def _of_framework(predictor: Map) -> Map | None:
     """The older way to name a model: by its framework (`predictor.huggingface`, `predictor.triton`)."""
-    found = next(
-        (at(predictor, name) for name in ("huggingface", "triton", "pytorch") if at(predictor, name)), None
-    )
-    return found if isinstance(found, Map) else None
+    for name in ("huggingface", "triton", "pytorch"):
+        found = at(predictor, name)
+        if isinstance(found, Map):
+            format_ = mapping({"name": scalar(name, found)}, found)
+            return mapping({"modelFormat": format_, **dict(found.items())}, found)
+    return None
 
 
 def _model(
     owner: Manifest, resources: Resources, predictor: Map, model: Map, facts: dict[str, Fact]
-) -> list[Started]:
+) -> tuple[list[Started], list[Note]]:
+    """What a model and its runtime start, and what must be said where that cannot be seen."""
     uri = at(model, "storageUri")
     container = mapping({key: value for key, value in model.items() if key not in _OWN}, model)
-    name = text(at(model, "runtime"))
-    runtime = _runtime(resources, owner, name)
-    format_ = text(at(model, "modelFormat", "name"))
-    if runtime is None:
-        if format_ == "huggingface":
-            own = _named_arguments(owner, items(container.get("args")))
-            return [_huggingface(owner, predictor, container, own, uri, facts, name, resources)]
-        why = _CLUSTERS.format(name or f"for the format {format_}")
-        return _pod(owner, resources, predictor, container, uri, facts, Extra(hidden=(why,)))
-    base = next(iter(items(at(runtime.spec, "containers"))), None)
-    both = merged(base, container)
-    assert isinstance(both, Map)
-    arguments = [*items(at(base, "args")), *items(container.get("args"))]
-    named = seq(_named_arguments(owner, arguments), model)
-    both = mapping({**dict(both.items()), "args": named if arguments else None}, model)
-    if _SERVERS in (text(at(both, "image")) or ""):
-        return [_huggingface(owner, predictor, both, list(named.items), uri, facts, None, resources)]
-    whole_pod = merged(mapping({"volumes": at(runtime.spec, "volumes")}, runtime.node), predictor)
-    pod = whole_pod if isinstance(whole_pod, Map) else predictor
-    return _pod(owner, resources, pod, both, uri, facts, Extra())
-
-
-def _runtime(resources: Resources, owner: Manifest, name: str | None) -> Manifest | None:
-    if name is None:
-        return None
-    return resources.find("ServingRuntime", name, owner.namespace) or resources.find(
-        "ClusterServingRuntime", name, None
-    )
-
-
-def _pod(
-    owner: Manifest,
-    resources: Resources,
-    pod: Map,
-    container: Map,
-    uri: Node | None,
-    facts: dict[str, Fact],
-    extra: Extra,
-) -> list[Started]:
-    held = mapping({**dict(pod.items()), "containers": seq([container], container)}, pod)
+    name, format_ = at(model, "runtime"), (text(at(model, "modelFormat", "name")) or "").lower()
+    runtime = _runtime(resources, owner, text(name), format_)
+    hidden: tuple[str, ...] = ()
+    if runtime is not None:
+        if name is None:
+            hidden = (f"KServe chooses the runtime; {runtime.name} is the one among the files",)
+        base = next(iter(items(at(runtime.spec, "containers"))), None)
+        both = merged(base, container)
+        assert isinstance(both, Map)
+        arguments = (*items(at(base, "args")), *items(container.get("args")))
+        pod = merged(mapping({"volumes": at(runtime.spec, "volumes")}, runtime.node), predictor)
+    elif format_ in _SHIPPED and (text(name) or _SHIPPED[format_][1]).startswith(_SHIPPED[format_][1]):
+        server, shipped = _SHIPPED[format_]
+        own_model = [scalar(f"--model_dir={MOUNTED}", uri)] if uri is not None else []
+        if format_ == "vllm":
+            own_model = [scalar("--model", uri or model), scalar(MOUNTED, uri or model)]
+            own_model.append(scalar("--served-model-name={{.Name}}", owner.node))
+        words = seq((scalar(word, model) for word in server), model)
+        both = mapping({**dict(container.items()), "command": container.get("command") or words}, model)
+        arguments = (*own_model, *items(container.get("args")))
+        hidden = (f"the runtime {shipped} is not among the files: it may pass more, and states the version",)
+        pod = predictor
+    else:
+        what = f"ServingRuntime {text(name)}" if name is not None else f"a runtime for the format {format_!r}"
+        said = f"{owner.kind} {owner.name} is not judged: {what} is not among the files"
+        is_llm = format_ in _SHIPPED or name is not None
+        return [], [Note("other", said, model.where)] if is_llm else []
+    filled = seq(_filled(owner, arguments), model) if arguments else None
+    both = mapping({**dict(both.items()), "args": filled}, model)
+    around = pod if isinstance(pod, Map) else predictor
+    held = mapping({**dict(around.items()), "containers": seq([both], both)}, around)
+    unseen = Word(None, model.origin, "KServe fills it in", single=True)
+    extra = Extra({_UNSEEN: unseen}, hidden)
     started = read_pod(held, owner, resources, name=owner.name, facts=facts, extra=extra)
     return [
         replace(each, commands=[replace(c, tokens=with_model(c.tokens, uri)) for c in each.commands])
         for each in started
-    ]
+    ], []
 
 
-def _named_arguments(owner: Manifest, arguments: tuple[Node, ...] | list[Node]) -> list[Node]:
+def _runtime(resources: Resources, owner: Manifest, name: str | None, format_: str) -> Manifest | None:
+    """The runtime of that name; without one the only one among the files that takes the format by itself."""
+    if name is not None:
+        own = resources.find("ServingRuntime", name, owner.namespace)
+        return own or resources.find("ClusterServingRuntime", name, None)
+    found = []
+    for each in resources.of_kind("ServingRuntime", "ClusterServingRuntime"):
+        for supported in items(at(each.spec, "supportedModelFormats")):
+            is_format = (text(at(supported, "name")) or "").lower() == format_
+            if is_format and text(at(supported, "autoSelect")) == "true":
+                found.append(each)
+                break
+    return found[0] if len(found) == 1 else None
+
+
+def _filled(owner: Manifest, arguments: Sequence[Node]) -> list[Node]:
+    """The arguments with the service's own metadata in place; what else a placeholder asks for cannot be
+    seen."""
+
+    def value(match: re.Match[str]) -> str:
+        path = match[1].strip().lstrip(".")
+        if path == "Name":
+            return owner.name
+        if path == "Namespace":
+            return owner.namespace or f"$({_UNSEEN})"
+        part, _, key = path.partition(".")
+        told = at(owner.node, "metadata", part.lower(), key) if part in ("Labels", "Annotations") else None
+        return text(told) or f"$({_UNSEEN})"
+
     return [
-        scalar(node.text.replace("{{.Name}}", owner.name).replace("{{ .Name }}", owner.name), node)
-        if isinstance(node, Scalar)
+        scalar(_PLACEHOLDER.sub(value, node.text), node)
+        if isinstance(node, Scalar) and "{{" in node.text
         else node
         for node in arguments
     ]
-
-
-def _huggingface(
-    owner: Manifest,
-    predictor: Map,
-    container: Map,
-    arguments: list[Node],
-    uri: Node | None,
-    facts: dict[str, Fact],
-    runtime: str | None,
-    resources: Resources,
-) -> Started:
-    """huggingfaceserver as the vLLM that it starts: its own arguments taken out, the engine's left."""
-    own, rest = _split(arguments)
-    model = own.get("--model_id") or hub_id(uri) or own.get("--model_dir") or uri
-    words: list[Node] = [scalar("vllm", container), scalar("serve", container)]
-    words += [model] if model is not None else []
-    served = own.get("--model_name")
-    words += [scalar("--served-model-name", served), served] if served is not None else []
-    hidden = ["KServe's huggingfaceserver decides which engine serves, and its version is not stated"]
-    if text(own.get("--backend")) == "huggingface":
-        words = [scalar("huggingfaceserver", container)]
-    made = mapping(
-        {**dict(container.items()), "command": seq([*words, *rest], container), "args": None}, container
-    )
-    extra = Extra(hidden=tuple(hidden))
-    (started,) = _pod(owner, resources, predictor, made, uri, facts, extra)[-1:]
-    return started
-
-
-def _split(arguments: list[Node]) -> tuple[dict[str, Scalar], list[Node]]:
-    own: dict[str, Scalar] = {}
-    rest: list[Node] = []
-    waiting: Iterator[Node] = iter(arguments)
-    for node in waiting:
-        if not isinstance(node, Scalar):
-            continue
-        flag, equals, value = node.text.partition("=")
-        name = "--" + flag.lstrip("-").replace("-", "_")
-        if name not in _SERVER_FLAGS:
-            rest.append(node)
-        elif equals:
-            own[name] = scalar(value, node)
-        else:
-            following = next(waiting, None)
-            if isinstance(following, Scalar):
-                own[name] = following
-    return own, rest
 
 
 INFERENCE_SERVICE = _read

@@ -28,7 +28,7 @@ def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
     started, notes = [], []
     for document in load(_placed(config), owner.file.name):
         if isinstance(document, Map):
-            own, said = read_applications(document, owner.title, image)
+            own, said = read_applications(document, owner.title, image, owner.file.folder)
             started += own
             notes += said
     if not started:

@@ -35,6 +35,8 @@ from preop.text import Text
 __all__ = ["judge"]
 
 _OWN_SHARE_SINCE = (0, 10, 0)
+_SHOWN = 8
+"""Strangers named in the evidence: in a folder of hundreds each would name all others."""
 _MEANING = {
     "sglang": Text(
         "SGLang's share is of what is free when it loads: no sum",
@@ -125,9 +127,12 @@ def _strangers(case: Case, mine: Placement) -> list[str]:
 
 def _beside_strangers(finding: Finding, strangers: Sequence[str]) -> Finding:
     """No PASS beside someone of whom nothing is known; all else stays as it is, with the strangers shown."""
+    shown = list(strangers[:_SHOWN])
+    if len(strangers) > _SHOWN:
+        shown.append(f"and {len(strangers) - _SHOWN} more")
     evidence = (
         *finding.evidence,
-        *(Item("also there", said, source="the files given") for said in strangers),
+        *(Item("also there", said, source="the files given") for said in shown),
     )
     if finding.outcome is not Outcome.PASS:
         return replace(finding, evidence=evidence, holds=None)

@@ -1,0 +1,140 @@
+"""Engines change: what each release knows, held against their own sources."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tools.extract_flags.history import pack
+
+from preop.engines.tables import ENGINES, later, newest_with, order, spellings, table, versions
+from preop.engines.types import Table
+
+from .commandline import read
+from .test_facts import facts_of
+
+HISTORIES = [engine for engine in ENGINES if versions(engine)]
+
+
+def known(engine: str, version: str) -> Table:
+    found = table(engine, version)
+    assert found is not None, version
+    return found
+
+
+def test_each_minor_release_of_vllm_since_0_4_is_there() -> None:
+    minors = {order(version)[:2] for version in versions("vllm")}
+    assert minors >= {(0, minor) for minor in range(4, 34)}
+
+
+@pytest.mark.parametrize("engine", HISTORIES)
+def test_packing_the_tables_again_gives_the_same_tables(engine: str) -> None:
+    chosen = versions(engine)[:: max(len(versions(engine)) // 6, 1)]
+    tables = [known(engine, version) for version in chosen]
+    history = pack(tables, {})
+    for at, before in enumerate(tables):
+        assert history.table(at).flags == before.flags, before.version
+
+
+@pytest.mark.parametrize("engine", HISTORIES)
+def test_no_release_has_two_flags_of_one_spelling(engine: str) -> None:
+    for version in versions(engine):
+        flags = known(engine, version).flags
+        names = [f"--{name}" if len(name) > 1 else f"-{name}" for name in flags]
+        names += [text for flag in flags.values() for text in (*flag.aliases, *flag.negations)]
+        assert len(names) == len(set(names)), version
+        assert len(spellings(engine, version)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("version", "flag", "default"),
+    [
+        # vLLM's EngineArgs, release by release; 0.90 became 0.92 in 0.20.0
+        ("0.4.2", "gpu-memory-utilization", 0.9),
+        ("0.19.1", "gpu-memory-utilization", 0.9),
+        ("0.20.0", "gpu-memory-utilization", 0.92),
+        ("0.6.4", "max-num-seqs", 256),
+        ("0.6.2", "block-size", 16),
+        ("0.5.0", "enable-prefix-caching", False),
+        ("0.17.1", "swap-space", 4),
+    ],
+)
+def test_defaults_that_changed(version: str, flag: str, default: object) -> None:
+    found = known("vllm", version).flags[flag]
+    assert (found.how, found.default) == ("literal", default)
+
+
+@pytest.mark.parametrize(
+    ("version", "flag"),
+    [("0.6.5", "max-num-seqs"), ("0.8.0", "enable-prefix-caching"), ("0.5.3", "enable-chunked-prefill")],
+)
+def test_what_a_release_decides_at_start_is_no_number(version: str, flag: str) -> None:
+    assert known("vllm", version).flags[flag].how == "computed"
+
+
+@pytest.mark.parametrize(
+    ("flag", "last", "gone"),
+    [
+        ("speculative-model", "0.8.2", "0.8.3"),
+        ("rope-scaling", "0.11.0", "0.11.1"),
+        ("swap-space", "0.17.1", "0.18.0"),
+        ("disable-log-requests", "0.16.0", "0.17.0"),
+        ("num-scheduler-steps", "0.10.0", "0.10.1"),
+    ],
+)
+def test_flags_that_are_gone_are_said_to_be_with_the_release(flag: str, last: str, gone: str) -> None:
+    assert flag in known("vllm", last).flags
+    assert f"gone since {gone}" in known("vllm", gone).removed[flag]
+    (note,) = [
+        each for each in read("vllm", "m", f"--{flag}", "1", version=gone).notes if flag in each.message
+    ]
+    assert note.kind == "removed-flag" and gone in (note.suggestion or "")
+
+
+def test_a_flag_that_comes_later_is_said_to() -> None:
+    assert later(known("vllm", "0.11.0"), "performance-mode") == "0.17.0"
+    (note,) = read("vllm", "m", "--performance-mode", "throughput", version="0.11.0").notes
+    assert "it comes with vLLM 0.17.0" in note.message
+    assert newest_with("vllm", "--swap-space") == "0.17.1"
+    assert newest_with("vllm", "--no-such-flag") is None
+
+
+def test_an_old_command_gives_the_facts_of_its_release() -> None:
+    found = facts_of("vllm", "m", "--enable-chunked-prefill", "False", version="0.6.0")
+    assert (found["enable_chunked_prefill"].value, found["enable_chunked_prefill"].set_by) == (False, "user")
+    assert found["max_num_seqs"].value == 256 and found["max_num_seqs"].source == "vLLM 0.6.0 default"
+    assert found["gpu_memory_fraction"].value == 0.9
+
+
+@pytest.mark.history
+@pytest.mark.parametrize(
+    ("engine", "package", "version"), [("vllm", "vllm", "0.12.0"), ("sglang", "sglang", "0.4.6")]
+)
+def test_one_release_read_again_is_what_ships(
+    engine: str, package: str, version: str, tmp_path: Path
+) -> None:
+    """Downloads an sdist: `make history`."""
+    unearth = Path(sys.executable).with_name("unearth")
+    if not unearth.exists():
+        pytest.skip("unearth is not installed: pip install unearth")
+    done = subprocess.run(
+        [str(unearth), f"{package}=={version}", "--no-binary", "--download", str(tmp_path)],
+        capture_output=True, text=True, check=False, env=dict(os.environ), timeout=300,
+    )  # fmt: skip
+    archives = list(tmp_path.glob("*.tar.gz"))
+    if done.returncode or not archives:
+        pytest.skip(f"the registry does not serve it: {done.stderr[-200:]}")
+    from tools.extract_flags.__main__ import extract
+
+    fresh = extract(engine, archives[0])
+    shipped = known(engine, version)
+    assert fresh.flags.keys() == shipped.flags.keys()
+    for name, flag in fresh.flags.items():
+        assert (flag.kind, flag.how, flag.default) == (
+            shipped.flags[name].kind,
+            shipped.flags[name].how,
+            shipped.flags[name].default,
+        ), name
