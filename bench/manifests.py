@@ -194,26 +194,26 @@ def main() -> int:
         stream = "---\n".join(parts)
         (streams / "all.yaml").write_text(stream)
         check = [preop, "check", "--format", "json", "--quiet"]
-        rounds = [
-            (
-                *seconds([*check, str(monorepo)], work),
-                seconds([sys.executable, "-c", LOAD, str(monorepo)], work)[0],
-                *seconds([*check, "-"], work, stream),
-                seconds([sys.executable, "-c", LOAD, str(streams)], work)[0],
-            )
-            for _ in range(asked.runs)
-        ]
+        peer = [sys.executable, "-c", LOAD]
+        files: list[tuple[float, float]] = []
+        documents: list[tuple[float, float]] = []
+        judged = ["", ""]
+        for _ in range(asked.runs):
+            took, judged[0] = seconds([*check, str(monorepo)], work)
+            files.append((took, seconds([*peer, str(monorepo)], work)[0]))
+            took, judged[1] = seconds([*check, "-"], work, stream)
+            documents.append((took, seconds([*peer, str(streams)], work)[0]))
     within = True
-    for what, at, limit in (
-        (f"{asked.files:,} files", 0, LIMIT_S),
-        (f"{asked.documents:,} documents", 3, LIMIT_STREAM_S),
+    for what, rounds, answer, limit in (
+        (f"{asked.files:,} files", files, judged[0], LIMIT_S),
+        (f"{asked.documents:,} documents", documents, judged[1], LIMIT_STREAM_S),
     ):
-        own = statistics.median(each[at] for each in rounds)
-        ratio = statistics.median(each[at] / each[at + 2] for each in rounds)
-        judged = len(json.loads(rounds[0][at + 1])["deployments"])
+        own = statistics.median(mine for mine, _ in rounds)
+        ratio = statistics.median(mine / base for mine, base in rounds)
+        count = len(json.loads(answer)["deployments"])
         within &= own < limit
         print(
-            f"preop check, {what}, {judged} deployments judged: {own:.1f} s, "
+            f"preop check, {what}, {count} deployments judged: {own:.1f} s, "
             f"{ratio:.1f}x PyYAML loading the same (limit {limit:.0f} s)"
         )
     print(f"limits: {'kept' if within else 'NOT kept'}")

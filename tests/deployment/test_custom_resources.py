@@ -72,8 +72,8 @@ def test_the_huggingface_format_is_vllm_with_flags_that_may_be_hidden(tmp_path: 
     assert (value(found, "max_model_len"), value(found, "served_model_name")) == (8192, "llama")
     assert (value(found, "gpu_count"), value(found, "max_num_seqs")) == (1, "unknown")
     assert value(found, "engine_version") == "unknown"
-    with pytest.raises(InputError):
-        read(tmp_path, HUGGINGFACE.replace("[--model_name", "[--backend=huggingface, --model_name"))
+    (other,) = read(tmp_path, HUGGINGFACE.replace("[--model_name", "[--backend=huggingface, --model_name"))
+    assert other.engine == "kserve-transformers"
 
 
 def test_a_runtime_is_merged_with_its_service_and_the_services_arguments_come_last(tmp_path: Path) -> None:

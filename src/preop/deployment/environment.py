@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -68,6 +69,8 @@ def parse_env(
     be seen.
     """
     found: dict[str, Token] = {}
+    own: dict[str, str] = {}
+    known = ChainMap(dict(variables or {}), own)
     for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         match = None if stripped.startswith("#") else _LINE.match(stripped)
@@ -82,10 +85,12 @@ def parse_env(
         if quotes:
             value = _unquoted(value)
         if variables is not None and not literal and "$" in value:
-            known = {**{key: token.text for key, token in found.items() if not token.holes}, **variables}
             found[name] = _expanded(value, origin, known)
         else:
             found[name] = Token(value.replace(_DOLLAR, "$"), origin)
+        own.pop(name, None)
+        if not found[name].holes:
+            own[name] = found[name].text
     return found
 
 

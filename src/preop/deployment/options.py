@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from preop.engines.images import ImageRule
 
-__all__ = ["ReadOptions"]
+__all__ = ["STANDARD_INPUT", "ReadOptions"]
+
+STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from preop.deployment.options import ReadOptions
+from preop.deployment.options import STANDARD_INPUT, ReadOptions
 from preop.deployment.types import Deployment
 from preop.errors import InputError
 
 __all__ = ["STANDARD_INPUT", "ReadOptions", "read_targets"]
 
-STANDARD_INPUT = "-"
 Say = Callable[[str], None]
 
 

@@ -12,7 +12,7 @@ import msgspec
 from preop.deployment.environment import MAX_BYTES, decoded, read_text
 from preop.deployment.forms import Context, File, Reading, Started, expected, form_of
 from preop.deployment.forms.refused import what_it_is
-from preop.deployment.options import ReadOptions
+from preop.deployment.options import STANDARD_INPUT, ReadOptions
 from preop.deployment.search import MAX_FILES, Search, may_serve, search
 from preop.deployment.types import Deployment
 from preop.deployment.unbuilt import Kustomizations, chart_serves
@@ -22,7 +22,6 @@ __all__ = ["read_files"]
 
 Say = Callable[[str], None]
 
-_STANDARD_INPUT = "-"
 _SHOWN = 3
 
 
@@ -31,16 +30,21 @@ class _Target:
     """One thing that the user named: a file, or a folder with what was found in it."""
 
     name: str
-    files: list[File]
+    path: Path
+    files: list[File] = field(default_factory=list)
     searched: Search | None = None
     unread: list[str] = field(default_factory=list)
+
+    def shown(self, path: Path) -> str:
+        """A path below it as the user would write it."""
+        return str(Path(self.name) / path.relative_to(self.path))
 
 
 def read_files(
     names: Sequence[str], options: ReadOptions, progress: Say, message: Say, unread: list[str] | None
 ) -> list[Deployment]:
     """The deployments of `preop.deployment.read.read_targets` without the command."""
-    if names.count(_STANDARD_INPUT) > 1:
+    if names.count(STANDARD_INPUT) > 1:
         raise InputError("-: standard input is given twice; it can be read once")
     targets = _targets(names, options, message)
     context = Context(options, [file for target in targets for file in target.files])
@@ -97,20 +101,20 @@ def _targets(names: Sequence[str], options: ReadOptions, message: Say) -> list[_
     met: set[Path] = set()
     paths = [Path(name) if options.root is None else options.root / name for name in names]
     for name, path in zip(names, paths, strict=True):
-        if name == _STANDARD_INPUT:
-            targets.append(_Target(name, [File("standard input", _standard_input(), None)]))
+        if name == STANDARD_INPUT:
+            targets.append(_Target(name, path, [File("standard input", _standard_input(), None)]))
         elif not _is_folder(path):
-            targets.append(_Target(name, [File(name, read_text(path, expected()), path)]))
+            targets.append(_Target(name, path, [File(name, read_text(path, expected()), path)]))
             met.add(path.resolve())
         else:
-            targets.append(_Target(name, [], search(path, options.exclude)))
-    for target, path in zip(targets, paths, strict=True):
+            targets.append(_Target(name, path, [], search(path, options.exclude)))
+    for target in targets:
         if target.searched is not None:
-            _fill(target, path, met, options, message)
+            _fill(target, met, options, message)
     return targets
 
 
-def _fill(target: _Target, folder: Path, met: set[Path], options: ReadOptions, message: Say) -> None:
+def _fill(target: _Target, met: set[Path], options: ReadOptions, message: Say) -> None:
     """The texts of a folder that may serve or are referred to."""
     searched = target.searched
     assert searched is not None
@@ -123,7 +127,7 @@ def _fill(target: _Target, folder: Path, met: set[Path], options: ReadOptions, m
         if (real := path.resolve()) in met:
             continue
         met.add(real)
-        shown = str(Path(target.name) / path.relative_to(folder))
+        shown = target.shown(path)
         try:
             texts.append(File(shown, read_text(path, "a deployment", may_be_empty=True), path))
         except InputError as error:
@@ -159,7 +163,8 @@ def _charts(target: _Target, judged: set[Path]) -> Iterator[str]:
     for chart, templates in target.searched.charts.items():
         values = [file for file in target.files if file.path is not None and file.path.parent == chart]
         if chart not in judged and chart_serves(templates, values):
-            yield (f"{chart}: a Helm chart; render it first: helm template {chart} -f VALUES | preop check -")
+            shown = target.shown(chart)
+            yield f"{shown}: a Helm chart; render it first: helm template {shown} -f VALUES | preop check -"
 
 
 def _is_folder(path: Path) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from preop.engines.fronts import KV_ROLE, TASK
 from preop.engines.reading import Reading
 from preop.engines.types import Flag
 from preop.engines.values import loads
@@ -59,7 +60,7 @@ def read_arguments(state: Reading, words: Sequence[Word], read_config: Callable[
             at = _option(state, word, words, at)
         else:
             _model(state, word)
-    state.settled |= _NOT_IN_FILE
+    state.settled |= {*_NOT_IN_FILE, KV_ROLE, TASK}
     _read_file(state, read_config)
 
 

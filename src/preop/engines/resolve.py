@@ -132,6 +132,9 @@ class _Source:
         if flag.how == "computed":
             return unknown(f"not set; the default in {engine} is decided when it starts: {flag.why}")
         note = f"it stands for: {flag.why}" if flag.why else None
+        if self.exact is not None and "between" in self.exact.source:
+            read = " and ".join(self.exact.source["between"])
+            note = f"as in {read}, between which it lies" + (f"; {note}" if note else "")
         if self.exact is not None:
             return known(flag.default, "default", Origin("default", f"{engine} default"), note=note)
         value = "none" if flag.default is None else json.dumps(flag.default)
@@ -295,8 +298,13 @@ def _refine_llama(found: dict[str, Fact], source: _Source) -> None:
     found["context_shift"] = _context_shift(found["context_shift"], source)
     parallel, context, unified = found["max_num_seqs"], found["context_size"], found["kv_unified"]
     slots = find(source.flags, "parallel") if source.flags else None
-    once_one = slots is not None and slots[1].default == 1  # until b7376
-    if once_one and slots is not None and slots[1].how == "computed":
+    rule = slots[1] if slots else None
+    is_unsure = rule is not None and rule.how == "unknown"  # a build between two with different rules
+    if is_unsure and parallel.value in (None, 1) and not source.hidden:
+        parallel = unknown(
+            "one slot or four: the builds read before and after differ", origin=parallel.origin
+        )
+    elif rule is not None and rule.default == 1 and rule.how == "computed":
         parallel = _one_or_four(parallel, unified, found["speculative"], source)
     elif parallel.is_known and isinstance(parallel.value, int) and parallel.value < 0:
         parallel = _auto_slots(parallel.origin, parallel.set_by == "user", source)
@@ -315,8 +323,12 @@ def _refine_llama(found: dict[str, Fact], source: _Source) -> None:
             "0: the context that the model was trained with", origin=context.origin, unit="tokens"
         )
         found["context_size"] = context
-    if once_one and slots is not None and slots[1].how == "literal" and unified.is_known:
+    if rule is not None and rule.default == 1 and rule.how == "literal" and unified.is_known:
         unified = known(False, unified.set_by, unified.origin or _AUTO)  # shared all the same, until b6916
+    elif is_unsure and unified.value is True:
+        unified = unknown(
+            "whether one cache means one context differs between the builds read before and after"
+        )
     found["max_model_len"] = _slot_context(context, parallel, unified)
 
 
@@ -425,12 +437,14 @@ def _llama_speculative(source: _Source) -> Fact:
     if preset.set_by == "user" and preset.value:
         names.append("ngram-mod")
     draft = next((fact.value for fact in drafts if fact.set_by == "user"), None)
+    if draft is not None and source.exact is not None and find(source.exact, "spec-type") is None:
+        names = ["draft"]  # there was one kind then, and a draft model alone was it
     if not names and draft is not None and kinds.set_by != "user":
         return unknown("a draft model without --spec-type: its file and the version decide", origin=origin)
     if not names:
         return known(None, "user", origin)
     value = {"method": ",".join(dict.fromkeys(names))} | ({"model": draft} if draft else {})
-    limit = source.fact(["spec-draft-n-max"])
+    limit = source.fact(["spec-draft-n-max", "draft-max"])
     if limit.set_by == "user":
         value["num_speculative_tokens"] = limit.value
     return known(value, "user", origin)

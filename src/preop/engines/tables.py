@@ -112,6 +112,36 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             positional=self.positional,
         )
 
+    def between(self, at: int, version: str) -> Table:
+        """What is sure of a build after the release of that index and before the next: what they agree on.
+
+        A flag that they know differently, or one of them only, is there with its default unknown.
+        """
+        before, after = self.table(at), self.table(at + 1)
+        flags = {name: flag for name, flag in before.flags.items() if after.flags.get(name) == flag}
+        for name, flag in after.flags.items():
+            if name not in flags:
+                texts = {f"--{name}", *flag.aliases, *flag.negations}
+                flags[name] = msgspec.structs.replace(flag, default=None, how="unknown", why=None)
+                same = before.flags.get(name)
+                more = same.aliases if same else ()
+                flags[name] = msgspec.structs.replace(
+                    flags[name], aliases=(*flag.aliases, *(text for text in more if text not in texts))
+                )
+        known = {
+            text for name, flag in flags.items() for text in (f"--{name}", *flag.aliases, *flag.negations)
+        }
+        for name, flag in before.flags.items():
+            if not known & {f"--{name}", *flag.aliases, *flag.negations}:  # not renamed: gone
+                flags[name] = msgspec.structs.replace(flag, default=None, how="unknown", why=None)
+        return msgspec.structs.replace(
+            before,
+            version=version,
+            source=self.source | {"between": [before.version, after.version]},
+            flags=flags,
+            removed={name: hint for name, hint in before.removed.items() if f"--{name}" not in known},
+        )
+
 
 @cache
 def _history(engine: str) -> History | None:
@@ -136,20 +166,38 @@ def order(version: str) -> tuple[int, ...]:
 def table(engine: str, version: str | None = None) -> Table | None:
     """The flags of that version; the newest table where `version` is None; None where there is none.
 
-    `v0.32.0` and `0.32.0+cu130` are 0.32.0; a pre-release is not.
+    `v0.32.0` and `0.32.0+cu130` are 0.32.0; a pre-release is not. llama.cpp has builds by the hour: of one
+    between two that were read, what both say (`source` names them under "between").
     """
     known = versions(engine)
     if version is None:
         return _load(engine, known[-1]) if known else None
     plain = version.removeprefix("v").split("+")[0]
-    return _load(engine, plain) if plain in known else None
+    if plain in known or (engine == "llama.cpp" and _BUILD.fullmatch(plain) and _is_between(known, plain)):
+        return _load(engine, plain)
+    return None
+
+
+_BUILD = re.compile(r"b[1-9]\d{0,6}")
+
+
+def _is_between(known: tuple[str, ...], version: str) -> bool:
+    return bool(known) and order(known[0]) < order(version) < order(known[-1])
 
 
 @cache
 def _load(engine: str, version: str) -> Table:
     history = _history(engine)
     assert history is not None
-    return history.table(history.releases.index(version))
+    at = _at(history, version)
+    return history.table(at) if history.releases[at] == version else history.between(at, version)
+
+
+def _at(history: History, version: str) -> int:
+    """The index of that release, or of the last one before it."""
+    if version in history.releases:
+        return history.releases.index(version)
+    return sum(order(release) < order(version) for release in history.releases) - 1
 
 
 def later(table_: Table, name: str) -> str | None:
@@ -157,7 +205,7 @@ def later(table_: Table, name: str) -> str | None:
     history = _history(table_.engine)
     if history is None:
         return None
-    own = history.releases.index(table_.version)
+    own = _at(history, table_.version)
     spans = history.flags.get(name, ())
     return next((history.releases[since] for since, flag in spans if flag is not None and since > own), None)
 

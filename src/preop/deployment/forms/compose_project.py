@@ -108,7 +108,8 @@ def _variables(paths: Sequence[Path], below: Mapping[str, str], over: Mapping[st
 class _Loader:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._count = 0
+        self._files: dict[Path, _File] = {}
+        self._projects = 0
 
     def files(self, first: _File, variables: Mapping[str, str], here: Path) -> list[_File]:
         """The files that `docker compose up` merges where the first is given."""
@@ -140,6 +141,9 @@ class _Loader:
     ) -> Project:
         """The files merged, and what they include."""
         project = Project(variables, folder)
+        self._projects += 1
+        if self._projects > MAX_FILES:
+            raise InputError(f"{files[0].shown}: more than {MAX_FILES} files are included")
         merged: Map | None = None
         for file in files:
             own = self._with_bases(file, project, merged)
@@ -294,14 +298,16 @@ class _Loader:
                     )
 
     def _file(self, path: Path, shown: str, asked: str) -> _File:
-        self._count += 1
-        if self._count > MAX_FILES:
+        if path in self._files:
+            return self._files[path]
+        if len(self._files) >= MAX_FILES:
             raise InputError(f"{asked}: more than {MAX_FILES} files in one project")
         try:
             documents = load(read_text(path, "a compose file"), shown)
         except InputError as error:
             raise InputError(f"{error} (read for {asked})") from None
-        return _File(mapping(documents[0] if documents else None, shown), path, shown)
+        self._files[path] = _File(mapping(documents[0] if documents else None, shown), path, shown)
+        return self._files[path]
 
 
 def _beside(file: _File, path: Path) -> str:

@@ -66,8 +66,8 @@ def _read(file: File, context: Context) -> Reading:
     if started is None:
         base = mask_text(stage.base.text)
         return Reading(
-            silent=f"it builds an image on {base} and names no command (CMD or ENTRYPOINT): what it serves is "
-            "said where it is run; expected that compose file, manifest or `docker run`"
+            silent=f"it builds an image on {base} and names no command (CMD or ENTRYPOINT): what it serves "
+            "is said where it is run; expected that compose file, manifest or `docker run`"
         )
     return Reading([started], silent=_silent(stage))
 

@@ -1,7 +1,7 @@
-"""An engine's own YAML config by itself: what `vllm serve --config FILE` and `sglang serve --config FILE` read.
+"""An engine's own YAML config by itself: what `vllm serve` and `sglang serve` read as `--config FILE`.
 
-Whose it is, its keys say: all of them are that engine's flags, and not all of them another's. The command that
-names the file may add flags, which win over it.
+Whose it is, its keys say: all of them are that engine's flags, and not all of them another's. The command
+that names the file may add flags, which win over it.
 """
 
 from __future__ import annotations

@@ -134,6 +134,9 @@ def _environment(model: Map, spec: Node | None) -> Iterator[Node]:
         yield mapping({"name": scalar(name, value), "value": value}, value)
     yield from items(at(spec, "env"))
     yield from items(model.get("env"))
+    old = at(model, "vllmConfig", "v0")
+    if old is not None and text(old) == "1":
+        yield mapping({"name": scalar("VLLM_USE_V1", old), "value": scalar("0", old)}, old)
     devices = at(model, "lmcacheConfig", "cudaVisibleDevices")
     if devices is not None:
         yield mapping({"name": scalar("CUDA_VISIBLE_DEVICES", devices), "value": devices}, devices)

@@ -50,12 +50,12 @@ def _read(file: File, context: Context) -> Reading:
     values = next(each for each in file.mappings if _is_values(each))
     started: list[Started] = []
     once: list[Note] = []
-    has_prefill = isinstance(at(values, "prefill"), Map) and _parked(at(values, "prefill")) is None
+    has_prefill = isinstance(at(values, "prefill"), Map) and _parked(at(values, "prefill"), "prefill") is None
     for role in ("decode", "prefill"):
         part = at(values, role)
         if not isinstance(part, Map):
             continue
-        why = _parked(part)
+        why = _parked(part, role)
         if why is not None:
             once.append(Note("other", f"{role} does not run: {why}", part.where))
             continue
@@ -64,10 +64,14 @@ def _read(file: File, context: Context) -> Reading:
     return Reading(started, (), once, f"nothing to judge: {said or 'no container starts an engine'}")
 
 
-def _parked(part: Node | None) -> str | None:
+def _parked(part: Node | None, role: str) -> str | None:
+    """The chart's own default is 1 replica of decode, and none of prefill."""
+    count = at(part, "replicas")
     if text(at(part, "create")) == "false":
         return "create is false"
-    return "it has 0 replicas" if whole(at(part, "replicas")) == 0 else None
+    if count is None and role == "prefill":
+        return "replicas is not stated, and the chart's default is 0"
+    return "it has 0 replicas" if whole(count) == 0 else None
 
 
 def _part(file: File, values: Map, part: Map, role: str, *, has_roles: bool) -> list[Started]:
@@ -126,7 +130,7 @@ def _model(values: Map) -> Scalar | None:
     uri, name = at(values, "modelArtifacts", "uri"), at(values, "modelArtifacts", "name")
     if not isinstance(uri, Scalar):
         return name if isinstance(name, Scalar) else None
-    told = _NAME.sub(lambda match: text(name) or match[0], uri.text)
+    told = _NAME.sub(lambda match: text(name) or match[0], uri.text).replace('"', "")
     scheme, _, rest = told.partition("://")
     if scheme == "hf":
         return scalar(rest, uri)

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
       |(?P<string>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
       |(?P<hole>\$\{[^}\n]*\}[\w.]*)
       |(?P<word>-?[A-Za-z0-9_.+][\w.+-]*|-)
-      |(?P<sign>[{}<>\[\]:,;])""",
+      |(?P<sign>[{}<>\[\]:,;/])""",
     re.VERBOSE,
 )
 _ESCAPE = re.compile(

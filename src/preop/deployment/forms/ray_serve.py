@@ -94,7 +94,7 @@ def read_applications(
 def _from_file(name: str, folder: Path | None) -> Node | None:
     path = folder / name if folder is not None else Path(name)
     try:
-        if not path.is_absolute() and folder is None or not path.is_file():
+        if (not path.is_absolute() and folder is None) or not path.is_file():
             return None
     except (OSError, ValueError):
         return None

@@ -18,7 +18,7 @@ from preop.deployment.forms.types import Context, File, Form, Reading, Started
 from preop.deployment.kubernetes.expand import expand
 from preop.deployment.tokens import Token, unseen_token
 from preop.deployment.types import GpuRequest
-from preop.deployment.yaml_nodes import Map, Scalar, load
+from preop.deployment.yaml_nodes import Map, Node, Scalar, load, scalar, to_python
 from preop.errors import InputError
 from preop.facts import Fact, Note, known, unknown
 
@@ -191,20 +191,15 @@ def _left_over(config: Message, file: File) -> list[Note]:
 
 
 def _vllm(config: Message, name: str, file: File) -> Started:
-    from preop.deployment.yaml_nodes import scalar
-
     path = _model_json(file)
     documents = load(read_text(path, "vLLM's engine arguments"), str(path))
     arguments = documents[0] if documents else None
-    model = arguments.get("model") if isinstance(arguments, Map) else None
-    if not isinstance(arguments, Map) or not isinstance(model, Scalar):
-        raise InputError(f"{path}: expected a mapping of vLLM's engine arguments with `model`")
-    words = [
-        scalar("vllm", model),
-        scalar("serve", model),
-        model,
-        *arguments_of(arguments, "vllm", skip=("model",)),
-    ]
+    if not isinstance(arguments, Map):
+        raise InputError(f"{path}: expected a mapping of vLLM's engine arguments")
+    model = arguments.get("model")
+    words: list[Node] = [scalar("vllm", arguments), scalar("serve", arguments)]
+    words += [model] if model is not None else []
+    words += arguments_of(arguments, "vllm", skip=("model",))
     tokens = tuple(expand(word, {}) for word in words if isinstance(word, Scalar))
     facts = {**_decoupled(config, "the backend sets it itself"), **_adapters(path)}
     return _started(name, _found(tokens, config, "", file), facts, file)
@@ -236,7 +231,8 @@ def _adapters(path: Path) -> Mapping[str, Fact]:
     documents = load(read_text(beside, "a mapping of adapters", may_be_empty=True), str(beside))
     if not documents or not isinstance(documents[0], Map):
         return {}
-    return {"lora_modules": known(list(documents[0].entries), "user", documents[0].origin)}
+    told = [{"name": name, "path": to_python(node)} for name, node in documents[0].items()]
+    return {"lora_modules": known(told, "user", documents[0].origin)}
 
 
 TRITON = Form("Triton's config.pbtxt", _reads, _read)

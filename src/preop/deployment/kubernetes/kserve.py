@@ -8,8 +8,6 @@ ships, that for the format huggingface runs `python -m huggingfaceserver` and th
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from dataclasses import replace
 
 from preop.deployment.forms.types import Started
@@ -17,10 +15,11 @@ from preop.deployment.kubernetes.kinds import Parked, Workload
 from preop.deployment.kubernetes.manifest import Manifest, Resources, at, items, text, whole
 from preop.deployment.kubernetes.merge import merged
 from preop.deployment.kubernetes.model_uri import MOUNTED, with_model
+from preop.deployment.kubernetes.placeholders import filled, metadata, unseen
 from preop.deployment.kubernetes.pod import Extra, read_pod
 from preop.deployment.kubernetes.workloads import replicas_of
-from preop.deployment.yaml_nodes import Map, Node, Scalar, mapping, scalar, seq
-from preop.facts import Fact, Note, Word, known
+from preop.deployment.yaml_nodes import Map, mapping, scalar, seq
+from preop.facts import Fact, Note, known
 
 __all__ = ["INFERENCE_SERVICE"]
 
@@ -33,8 +32,6 @@ _SHIPPED = {
     "vllm": (("python", "-m", "vllm.entrypoints.openai.api_server"), "kserve-vllmserver"),
 }
 _SIZES = {"tensorParallelSize": "tensor_parallel_size", "pipelineParallelSize": "pipeline_parallel_size"}
-_PLACEHOLDER = re.compile(r"\{\{-?\s*(\.[^{}]*?|index[^{}]*?)\s*-?\}\}")
-_UNSEEN = "KSERVE_PLACEHOLDER"
 
 
 def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
@@ -107,12 +104,11 @@ def _model(
         said = f"{owner.kind} {owner.name} is not judged: {what} is not among the files"
         is_llm = format_ in _SHIPPED or name is not None
         return [], [Note("other", said, model.where)] if is_llm else []
-    filled = seq(_filled(owner, arguments), model) if arguments else None
-    both = mapping({**dict(both.items()), "args": filled}, model)
+    both = mapping({**dict(both.items()), "args": seq(arguments, model) if arguments else None}, model)
+    whole_container = filled(both, lambda path: metadata(owner, path))
     around = pod if isinstance(pod, Map) else predictor
-    held = mapping({**dict(around.items()), "containers": seq([both], both)}, around)
-    unseen = Word(None, model.origin, "KServe fills it in", single=True)
-    extra = Extra({_UNSEEN: unseen}, hidden)
+    held = mapping({**dict(around.items()), "containers": seq([whole_container], both)}, around)
+    extra = Extra(unseen(owner), hidden)
     started = read_pod(held, owner, resources, name=owner.name, facts=facts, extra=extra)
     return [
         replace(each, commands=[replace(c, tokens=with_model(c.tokens, uri)) for c in each.commands])
@@ -133,28 +129,6 @@ def _runtime(resources: Resources, owner: Manifest, name: str | None, format_: s
                 found.append(each)
                 break
     return found[0] if len(found) == 1 else None
-
-
-def _filled(owner: Manifest, arguments: Sequence[Node]) -> list[Node]:
-    """The arguments with the service's own metadata in place; what else a placeholder asks for cannot be
-    seen."""
-
-    def value(match: re.Match[str]) -> str:
-        path = match[1].strip().lstrip(".")
-        if path == "Name":
-            return owner.name
-        if path == "Namespace":
-            return owner.namespace or f"$({_UNSEEN})"
-        part, _, key = path.partition(".")
-        told = at(owner.node, "metadata", part.lower(), key) if part in ("Labels", "Annotations") else None
-        return text(told) or f"$({_UNSEEN})"
-
-    return [
-        scalar(_PLACEHOLDER.sub(value, node.text), node)
-        if isinstance(node, Scalar) and "{{" in node.text
-        else node
-        for node in arguments
-    ]
 
 
 INFERENCE_SERVICE = _read

@@ -8,7 +8,7 @@ seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from preop.deployment.forms.types import Started
@@ -16,6 +16,7 @@ from preop.deployment.kubernetes.kinds import Parked, Workload
 from preop.deployment.kubernetes.manifest import Manifest, Resources, at, items, text, whole
 from preop.deployment.kubernetes.merge import merged
 from preop.deployment.kubernetes.model_uri import MOUNTED, with_model
+from preop.deployment.kubernetes.placeholders import filled, metadata, unseen
 from preop.deployment.kubernetes.pod import Extra, read_pod
 from preop.deployment.kubernetes.workloads import replicas_of
 from preop.deployment.yaml_nodes import Map, Node, Scalar, mapping, scalar, seq
@@ -25,6 +26,11 @@ __all__ = ["LLM_INFERENCE_SERVICE"]
 
 _PRESET = "KServe's own template for this service may pass flags that cannot be seen"
 _SIZES = (("tensor", "--tensor-parallel-size"), ("pipeline", "--pipeline-parallel-size"))
+_LORA = (
+    ("maxRank", "--max-lora-rank"),
+    ("maxAdapters", "--max-loras"),
+    ("maxCpuAdapters", "--max-cpu-loras"),
+)
 _DATA = (("data", "--data-parallel-size"), ("dataLocal", "--data-parallel-size-local"))
 
 
@@ -72,6 +78,7 @@ def _part(
     hidden: tuple[str, ...],
 ) -> list[Started]:
     uri, parallel = at(spec, "model", "uri"), at(part, "parallelism")
+    served = text(at(spec, "model", "name")) or owner.name
     place = part or owner.node
     facts: dict[str, Fact] = dict(replicas_of(at(part, "replicas")))
     if role is not None:
@@ -84,18 +91,25 @@ def _part(
     worker = at(part, "worker")
     if worker is not None:
         templates.append(("-worker", worker))
+
+    def value(path: str) -> str | None:
+        return served if path == ".Spec.Model.Name" else metadata(owner, path)
+
     started: list[Started] = []
     for suffix, template in templates:
         pod = template if isinstance(template, Map) else mapping({}, place)
         main = next((c for c in items(pod.get("containers")) if text(at(c, "name")) == "main"), None)
-        container = _main(main, place, spec, parallel, is_worker=bool(suffix))
+        made = _main(main, place, spec, parallel, has_workers=worker is not None, is_worker=bool(suffix))
+        container = filled(made, value)
         others = [c for c in items(pod.get("containers")) if c is not main]
         held = mapping({**dict(pod.items()), "containers": seq([container, *others], place)}, place)
         own = dict(facts)
         if worker is not None and role is None:
             what = "worker" if suffix else "leader"
             own["role"] = known(what, "user", place.origin, note=f"the {what} of an LLMInferenceService")
-        found = read_pod(held, owner, resources, name=name + suffix, facts=own, extra=Extra(hidden=hidden))
+        found = read_pod(
+            held, owner, resources, name=name + suffix, facts=own, extra=Extra(unseen(owner), hidden)
+        )
         started += [
             replace(each, commands=[replace(c, tokens=with_model(c.tokens, uri)) for c in each.commands])
             for each in found
@@ -103,30 +117,49 @@ def _part(
     return started
 
 
-def _main(main: Node | None, place: Node, spec: Node, parallel: Node | None, *, is_worker: bool) -> Map:
+def _main(
+    main: Node | None, place: Node, spec: Node, parallel: Node | None, *, has_workers: bool, is_worker: bool
+) -> Map:
     """The main container as KServe completes it: one that has a command of its own stays as it is."""
     if isinstance(main, Map) and main.get("command") is not None:
         return main
     own = dict(main.items()) if isinstance(main, Map) else {}
-    words = [*_command(place, spec, parallel, is_worker), *_additional(main), *items(at(main, "args"))]
+    command = _command(place, spec, parallel, has_workers, is_worker)
+    additional = list(_additional(main))
+    last = items(at(main, "args"))
+    words = [*command, *_adapters(spec, [*additional, *last]), *additional, *last]
     return mapping(
         {"name": scalar("main", place), **own, "command": seq(words, place), "args": None}, main or place
     )
 
 
-def _command(place: Node, spec: Node, parallel: Node | None, is_worker: bool) -> Iterator[Node]:
+def _adapters(spec: Node, own: Sequence[Node]) -> Iterator[Node]:
+    """What KServe puts before the container's arguments for `model.lora`, unless those name adapters."""
+    lora = at(spec, "model", "lora")
+    if not items(at(lora, "adapters")) or any("--lora-modules" in (text(word) or "") for word in own):
+        return
+    assert lora is not None
+    yield scalar("--enable-lora", lora)
+    for key, flag in _LORA:
+        node = at(lora, key)
+        if node is not None:
+            yield from (scalar(flag, node), node)
+
+
+def _command(
+    place: Node, spec: Node, parallel: Node | None, has_workers: bool, is_worker: bool
+) -> Iterator[Node]:
     uri = at(spec, "model", "uri") or place
     yield from (scalar("vllm", place), scalar("serve", place), scalar(MOUNTED, uri))
-    served = at(spec, "model", "name")
-    if isinstance(served, Scalar):
-        yield from (scalar("--served-model-name", served), served)
-    data = at(parallel, "data") is not None
-    for key, flag in (*_SIZES, *(_DATA if data else ())):
+    served = at(spec, "model", "name") or scalar("{{.Name}}", place)  # by default the object's own
+    yield from (scalar("--served-model-name", served), served)
+    # the templates with workers alone have the sizes of data parallelism, and expert parallelism
+    for key, flag in (*_SIZES, *(_DATA if has_workers else ())):
         node = at(parallel, key)
         if node is not None:
             yield from (scalar(flag, node), node)
     expert = at(parallel, "expert")
-    if expert is not None and text(expert) == "true":
+    if has_workers and expert is not None and text(expert) == "true":
         yield scalar("--enable-expert-parallel", expert)
     if is_worker:
         yield scalar("--headless", place)
