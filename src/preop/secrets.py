@@ -12,7 +12,7 @@ MASK = "***"
 _SECRET = re.compile(
     r"(^|_)(api_?keys?|secrets?|passwords?|passwd|passphrase|credentials?|authorization|bearer"
     r"|(access|private|secret|auth|encryption|signing|account)_?keys?(_id)?)(_|$)"
-    r"|(^|_)(token|key|pat|pwd)$"
+    r"|(^|_)((auth)?token|key|pat|pwd)$"
 )
 # What ends like a secret and is none: paths to one, and the tokens of a vocabulary.
 _HARMLESS = re.compile(

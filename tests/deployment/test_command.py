@@ -44,6 +44,8 @@ SERVE = ("vllm", "serve", "some/model", "--max-model-len", "4096")
         "uv --directory /srv run",
         "srun -N 1 --gres=gpu:2",
         "mpirun -np 1 -x NCCL_DEBUG",
+        "mpirun -n 2 --allow-run-as-root -mca btl ^openib trtllm-llmapi-launch",
+        "srun -N 2 --ntasks-per-node 8 --mpi pmix trtllm-llmapi-launch",
         "nsys profile -o report --trace cuda",
         "opentelemetry-instrument --service_name llm",
         "ddtrace-run",

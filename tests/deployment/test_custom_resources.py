@@ -227,10 +227,48 @@ spec:
     assert "Parked does not run" in said(found)
 
 
+RUNTIME_OF_PRODUCTION_STACK = """
+apiVersion: production-stack.vllm.ai/v1alpha1
+kind: VLLMRuntime
+metadata: {name: llama}
+spec:
+  model: {modelURL: meta-llama/Llama-3.1-8B-Instruct, maxModelLen: 4096, maxNumSeqs: 32, dtype: bfloat16}
+  vllmConfig:
+    enableChunkedPrefill: true
+    tensorParallelSize: 2
+    gpuMemoryUtilization: "0.8"
+    extraArgs: [--gpu-memory-utilization, "0.7"]
+  deploymentConfig:
+    resources: {gpu: "2", gpuType: nvidia.com/gpu}
+    image: {registry: docker.io, name: "vllm/vllm-openai:v0.32.0"}
+    replicas: 2
+"""
+
+
+def test_the_runtime_of_production_stacks_operator(tmp_path: Path) -> None:
+    """vllmruntime_controller.go: --no-enable-prefix-caching unless it is on; extraArgs after the fields."""
+    (found,) = read(tmp_path, RUNTIME_OF_PRODUCTION_STACK)
+    expected = {
+        "model": "meta-llama/Llama-3.1-8B-Instruct",
+        "max_model_len": 4096,
+        "max_num_seqs": 32,
+        "enable_chunked_prefill": True,
+        "enable_prefix_caching": False,
+        "gpu_memory_fraction": 0.7,
+        "tensor_parallel_size": 2,
+        "gpu_count": 2,
+        "replicas": 2,
+        "engine_version": "0.32.0",
+    }
+    assert {name: value(found, name) for name in expected} == expected
+    with pytest.raises(InputError, match="modelURL is missing"):
+        read(tmp_path, RUNTIME_OF_PRODUCTION_STACK.replace("modelURL", "url"))
+
+
 WORDS = (
     "predictor model modelFormat name runtime storageUri args env containers image template worker prefill "
     "replicas parallelism tensor uri baseRefs services extraPodSpec mainContainer resources limits command "
-    "serveConfigV2 minReplicas"
+    "serveConfigV2 minReplicas model modelURL vllmConfig extraArgs deploymentConfig gpu gpuType"
 )
 KEYS = st.sampled_from(WORDS.split())
 LEAVES = st.none() | st.integers(-3, 3) | st.text(max_size=6) | st.sampled_from(["huggingface", "hf://a/b"])
@@ -243,6 +281,7 @@ LEAVES = st.none() | st.integers(-3, 3) | st.text(max_size=6) | st.sampled_from(
             ("serving.kserve.io/v1alpha1", "LLMInferenceService"),
             ("ray.io/v1", "RayService"),
             ("nvidia.com/v1alpha1", "DynamoGraphDeployment"),
+            ("production-stack.vllm.ai/v1alpha1", "VLLMRuntime"),
         ]
     ),
     st.recursive(

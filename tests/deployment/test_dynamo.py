@@ -49,6 +49,7 @@ spec:
           args: ["python3 -m dynamo.vllm --model Qwen/Qwen3-0.6B --migration-limit 3 --max-num-seqs 8"]
     VllmPrefillWorker:
       componentType: worker
+      subComponentType: prefill
       replicas: 1
       resources: {limits: {gpu: "1"}}
       extraPodSpec:
@@ -73,7 +74,7 @@ def test_v1alpha1_has_services_by_name(tmp_path: Path) -> None:
         "allow_long_max_model_len": True,
     }
     assert values(decode, *expected) == expected
-    assert values(prefill, "kv_role", "model") == {"kv_role": "prefill", "model": "Qwen/Qwen3-0.6B"}
+    assert values(prefill, "kv_role", "role") == {"kv_role": "prefill", "role": "prefill"}
     assert "hf-token-secret" in said(decode)
     assert "Frontend" not in said(decode) and "not judged" not in said(decode)
 
@@ -104,9 +105,9 @@ spec:
 """
 
 
-def test_v1beta1_has_a_list_and_an_engine_on_several_nodes_has_all_their_gpus(tmp_path: Path) -> None:
+def test_v1beta1_has_a_list_and_a_decode_without_prefill_does_both(tmp_path: Path) -> None:
     (found,) = read(tmp_path, BETA)
-    expected = {"role": "decode", "tensor_parallel_size": 8, "gpu_count": 8, "model": "Qwen/Qwen3-0.6B"}
+    expected = {"role": "unknown", "tensor_parallel_size": 8, "gpu_count": 4, "model": "Qwen/Qwen3-0.6B"}
     assert (found.name, found.engine) == ("sglang-decode", "sglang")
     assert values(found, *expected) == expected
 

@@ -90,6 +90,59 @@ def test_what_does_not_run(tmp_path: Path, change: tuple[str, str], why: str) ->
         read(tmp_path, VALUES.replace(*change))
 
 
+def one(folder: Path, text: str) -> Deployment:
+    (found,) = read(folder, text)
+    return found
+
+
+def test_without_a_config_the_chart_writes_none_of_its_flags(tmp_path: Path) -> None:
+    begin, end = VALUES.index("    vllmConfig"), VALUES.index("    hf_token")
+    found = one(tmp_path, VALUES[:begin] + VALUES[end:])
+    assert "not set" in (found.fact("enable_prefix_caching").note or "")
+
+
+def test_a_key_that_the_chart_does_not_know_is_said(tmp_path: Path) -> None:
+    found = one(tmp_path, VALUES.replace("maxModelLen:", "maxModelLength:"))
+    note = next(note for note in found.notes if "maxModelLength" in note.message)
+    assert (note.suggestion, value(found, "max_model_len")) == ("maxModelLen", "unknown")
+
+
+def test_the_node_that_the_model_must_have(tmp_path: Path) -> None:
+    terms = (
+        "    nodeSelectorTerms:\n    - matchExpressions:\n      - key: nvidia.com/gpu.product\n"
+        "        operator: In\n        values: [NVIDIA-L40S]\n    hf_token"
+    )
+    assert value(one(tmp_path, VALUES.replace("    hf_token", terms)), "gpu") == "NVIDIA L40S"
+
+
+def test_a_cache_of_lmcache_and_a_scaler(tmp_path: Path) -> None:
+    more = "    lmcacheConfig: {enabled: true, kvRole: kv_producer}\n    keda: {enabled: true}\n    hf_token"
+    found = one(tmp_path, VALUES.replace("    hf_token", more))
+    assert (value(found, "kv_role"), value(found, "replicas")) == ("prefill", "unknown")
+
+
+def test_variables_of_the_chart_and_of_the_model(tmp_path: Path) -> None:
+    allow = "VLLM_ALLOW_LONG_MAX_MODEL_LEN"
+    text = VALUES.replace("  modelSpec", f'  configs: {{{allow}: "1"}}\n  modelSpec')
+    assert value(one(tmp_path, text), "allow_long_max_model_len") is True
+    own = text.replace("    hf_token", f'    env: [{{name: {allow}, value: "0"}}]\n    hf_token')
+    assert value(one(tmp_path, own), "allow_long_max_model_len") is False
+
+
+def test_a_model_on_a_ray_cluster_has_the_devices_of_its_head(tmp_path: Path) -> None:
+    """ray-cluster.yaml: a head and replicaCount workers run one engine; nothing switches caching off."""
+    more = "    raySpec: {enabled: true, headNode: {requestGPU: 4}}\n    hf_token"
+    text = VALUES.replace("    hf_token", more).replace(
+        "      tensor", "      pipelineParallelSize: 3\n      tensor"
+    )
+    found = one(tmp_path, text)
+    expected = {"gpu_count": 4, "pipeline_parallel_size": 3, "replicas": "unknown"}
+    assert {name: value(found, name) for name in expected} == expected
+    assert "not set" in (found.fact("enable_prefix_caching").note or "")
+    plain = one(tmp_path, VALUES.replace("      tensor", "      pipelineParallelSize: 3\n      tensor"))
+    assert value(plain, "pipeline_parallel_size") == 1, "the Deployment's template has no such flag"
+
+
 def test_the_tag_that_is_missing_is_unknown(tmp_path: Path) -> None:
     (found,) = read(tmp_path, VALUES.replace('    tag: "v0.32.0"\n', ""))
     assert value(found, "engine_version") == "unknown"

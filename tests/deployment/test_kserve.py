@@ -47,7 +47,7 @@ spec:
   - name: kserve-container
     image: vllm/vllm-openai:v0.32.0
     command: [vllm, serve]
-    args: [/mnt/models, "--served-model-name={{.Name}}", "--max-num-seqs={{.Labels.size}}", "--seed={{.Annotations.x}}"]
+    args: [/mnt/models, "--served-model-name={{.Name}}", "--max-num-seqs={{.Labels.size}}", "--seed={{.X}}"]
 """
 
 

@@ -80,6 +80,67 @@ def test_a_quadlet(tmp_path: Path) -> None:
     assert "secretsecret" not in str(found)
 
 
+# systemd.service(5), "Command lines", and systemd.unit(5), "Specifiers".
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("--served-model-name 'a b'", "a b"),
+        ('--served-model-name "a\\x20b"', "a b"),
+        ("--served-model-name a\\sb", "a b"),
+        ("--served-model-name $$ONE", "$ONE"),
+        ("--served-model-name x${ONE}y", "xoney"),
+        ("--served-model-name $ONE", "one"),
+        ("--served-model-name %i", "qwen"),
+        ("--served-model-name %p-100%%", "vllm-100%"),
+        ("--served-model-name %H", "unknown"),
+        ("--served-model-name ${NONE}", "unknown"),
+    ],
+)
+def test_words_of_a_command(tmp_path: Path, line: str, name: str) -> None:
+    text = f"[Service]\nEnvironment=ONE=one\nExecStart=/usr/bin/vllm serve m {line}\n"
+    assert value(unit(tmp_path, text, "vllm@qwen.service"), "served_model_name") == name
+
+
+def test_signs_before_the_program(tmp_path: Path) -> None:
+    text = "[Service]\nEnvironment=A=8\nExecStart={}\n"
+    quiet = unit(tmp_path, text.format("-@!/usr/bin/vllm vllm-chat serve m --max-num-seqs $A"))
+    assert (value(quiet, "model"), value(quiet, "max_num_seqs")) == ("m", 8)
+    plain = unit(tmp_path, text.format(":/usr/bin/vllm serve m --served-model-name $A"))
+    assert value(plain, "served_model_name") == "$A"
+
+
+def test_a_script_is_read_where_it_is_on_this_machine(tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text('#!/bin/sh\nexec vllm serve "$1" --max-num-seqs $SEQS\n')
+    text = f"[Service]\nEnvironment=SEQS=8\nExecStart=/bin/bash {script} org/m\n"
+    found = unit(tmp_path, text)
+    assert (value(found, "max_num_seqs"), value(found, "model")) == (8, "unknown")
+    with pytest.raises(InputError, match=r"runs `/bin/bash /nowhere/serve\.sh`, which starts no engine"):
+        unit(tmp_path, "[Service]\nExecStart=/bin/bash /nowhere/serve.sh\n")
+
+
+def test_an_environment_file_that_is_not_here_may_win(tmp_path: Path) -> None:
+    text = "[Service]\nEnvironment=SEQS=8\nExecStart=vllm serve m --max-num-seqs ${SEQS}\n"
+    assert value(unit(tmp_path, text), "max_num_seqs") == 8
+    missing = text.replace("ExecStart", "EnvironmentFile=-/nowhere/x.env\nExecStart")
+    assert value(unit(tmp_path, missing), "max_num_seqs") == "unknown"
+
+
+def test_drop_ins_of_a_template_and_of_its_instance(tmp_path: Path) -> None:
+    for folder, name, line in [
+        ("vllm@.service.d", "10-a.conf", "Environment=SEQS=4 LEN=1024"),
+        ("vllm@.service.d", "20-b.conf", "Environment=SEQS=5"),
+        ("vllm@q.service.d", "20-b.conf", "Environment=SEQS=6"),
+    ]:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / name).write_text(f"[Service]\n{line}\n")
+    text = "[Service]\nExecStart=vllm serve m --max-num-seqs ${SEQS} --max-model-len ${LEN}\n"
+    found = unit(tmp_path, text, "vllm@q.service")
+    assert (value(found, "max_num_seqs"), value(found, "max_model_len")) == (6, 1024)
+    with pytest.raises(InputError, match=r"a drop-in of vllm@q\.service"):
+        read_file(tmp_path / "vllm@q.service.d" / "20-b.conf")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

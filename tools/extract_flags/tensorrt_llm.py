@@ -47,10 +47,13 @@ def _flag(option: dict[str, Any]) -> tuple[str, Flag]:
     negations = tuple(text for text in spellings if text.startswith("--no-"))
     names = [text for text in spellings if text not in negations]
     kind = "bool" if option["is_flag"] else option["type"] if option["type"] in ("int", "float") else "str"
-    return names[-1].lstrip("-"), Flag(
-        kind=kind,
-        aliases=tuple(names[:-1]),
-        negations=negations,
-        repeats=bool(option["multiple"]),
-        default=option["default"],
+    return (
+        names[-1].lstrip("-"),
+        Flag(
+            kind=kind,  # type: ignore[arg-type]  # one of Kind by construction
+            aliases=tuple(names[:-1]),
+            negations=negations,
+            repeats=bool(option["multiple"]),
+            default=option["default"],
+        ),
     )

@@ -8,6 +8,10 @@ from preop.deployment.tokens import Token
 
 __all__ = ["after_wrapper"]
 
+_MPI = (
+    "-n -np -c --np -N -npernode --npernode -H -host --host -x --hostfile -hostfile --map-by --bind-to "
+    "--rank-by -wdir --wdir"
+)
 # By name: the options that take a value as the next word, and how many operands stand before the command.
 _WRAPPERS: dict[str, tuple[str, int]] = {
     "exec": ("-a", 0),
@@ -42,9 +46,19 @@ _WRAPPERS: dict[str, tuple[str, int]] = {
         0,
     ),
     "ddtrace-run": ("", 0),
-    "srun": ("-n -N -c -p -t -w -A -J -o -e -G", 0),
-    "mpirun": ("-n -np -H --host -x --hostfile -hostfile", 0),
+    "srun": (
+        "-n -N -c -p -t -w -A -J -o -e -G --ntasks --ntasks-per-node --nodes --nodelist --partition "
+        "--account --job-name --cpus-per-task --gpus --gpus-per-node --gpus-per-task --gres --time --mem "
+        "--mpi --output --error --chdir --export --container-image --container-name --container-mounts "
+        "--container-workdir",
+        0,
+    ),
+    "mpirun": (_MPI, 0),
+    "mpiexec": (_MPI, 0),
+    "trtllm-llmapi-launch": ("", 0),
 }
+_TWO_VALUES = frozenset({"-mca", "--mca", "-gmca", "--gmca"})
+"""Options of mpirun that take a name and a value."""
 _UVX = (
     "-p -c -b -i -f -w --from --with --with-editable --with-requirements --python --index --index-url "
     "--default-index --extra-index-url --find-links --env-file --constraints --overrides --torch-backend "
@@ -90,7 +104,7 @@ def _past_options(tokens: Sequence[Token], with_value: str, operands: int) -> tu
         text = tokens[i].text
         if text == "-m" and text not in values:  # `uv run -m MODULE` is `python -m MODULE`
             return (Token("python", tokens[i].origin), *tokens[i:])
-        i += 2 if text in values else 1
+        i += 3 if text in _TWO_VALUES else 2 if text in values else 1
         if text == "--":
             break
     return tuple(tokens[i + operands :])

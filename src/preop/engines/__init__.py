@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from preop.engines.commands import NotServing, identify
+    from preop.engines.commands import NotServing, Routing, identify
     from preop.engines.defaults import Accelerator
     from preop.engines.images import version_of_image
     from preop.engines.parsing import Unreadable, parse
@@ -25,6 +25,7 @@ __all__ = [
     "Identified",
     "NotServing",
     "ParsedFlags",
+    "Routing",
     "Table",
     "Unreadable",
     "facts",
@@ -39,6 +40,7 @@ __all__ = [
 _HOME = {
     "Accelerator": "defaults",
     "NotServing": "commands",
+    "Routing": "commands",
     "identify": "commands",
     "version_of_image": "images",
     "Unreadable": "parsing",

@@ -42,6 +42,7 @@ def take_own(state: Reading, through: str, words: Sequence[Word]) -> list[Word]:
     """The words that are the engine's; the others are set in `state`."""
     state.extended_by = LABELS.get(through)
     if through == "kserve":
+        state.note("other", "KServe serves with vLLM where it can, else with Transformers")
         return _walk(state, words, _KSERVE_OWN, _kserve)
     if through == "dynamo":
         words = _walk(state, words, _DYNAMO_OWN, _dynamo)

@@ -154,7 +154,9 @@ class _Source:
         if word.text is None:
             return unknown(word.note or f"{variable} cannot be seen", origin=word.origin)
         try:
-            value = _switch(word.text) if flag.kind == "bool" else read(flag, word.text, self.engine)
+            value = (
+                _switch(word.text, self.engine) if flag.kind == "bool" else read(flag, word.text, self.engine)
+            )
         except ValueError as error:
             return unknown(f"{variable} cannot be its value, {error}", origin=word.origin)
         return known(mask_value(value, name), "user", word.origin)
@@ -176,7 +178,11 @@ class _Source:
         return known(False, "default", Origin("default", f"{label(self.engine, self.exact.version)} default"))
 
 
-def _switch(text: str) -> bool:
+def _switch(text: str, engine: str) -> bool:
+    if engine != "llama.cpp":  # clap
+        if text in ("true", "false"):
+            return text == "true"
+        raise ValueError("it must be true or false")
     if text in _TRUE | _FALSE:
         return text in _TRUE
     raise ValueError("it must be on, off, true, false, 1 or 0")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from preop.engines.fronts import KV_ROLE, TASK
+from preop.engines.tables import label
 from preop.facts import Fact, Origin, known, unknown
 
 __all__ = ["role_facts"]
@@ -56,9 +57,9 @@ def _task(engine: str, look: Look) -> Fact:
         return told
     if engine == "tgi":
         return known("generate", "default", Origin("default", "TGI serves nothing else"))
-    if engine == "tei":
-        note = "TEI embeds, scores or classifies, as the model's own config says"
-        return known("embed", "default", Origin("default", "TEI generates nothing"), note=note)
+    if engine in ("tei", "infinity"):
+        origin = Origin("default", f"{label(engine)} generates nothing")
+        return known("embed", "default", origin, note="it embeds, scores or classifies, as the model says")
     decided = {"vllm": _vllm_task, "sglang": _sglang_task, "llama.cpp": _llama_task}.get(engine)
     fact = decided(look) if decided else None
     return fact or unknown("no flag says what the engine serves: the model decides")

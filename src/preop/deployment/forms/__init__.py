@@ -21,7 +21,7 @@ def _forms() -> tuple[Form, ...]:
     from preop.deployment.forms.triton import TRITON
 
     return (
-        *(KUBERNETES, COMPOSE, HELM_VALUES, LLM_D_VALUES, RAY_SERVE, TRITON, SYSTEMD, DOCKERFILE),
+        *(HELM_VALUES, LLM_D_VALUES, KUBERNETES, COMPOSE, RAY_SERVE, TRITON, SYSTEMD, DOCKERFILE),
         *(ENGINE_CONFIG, SHELL_SCRIPT),
     )
 

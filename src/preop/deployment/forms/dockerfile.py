@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from preop.deployment.command import Found, unwrap
-from preop.deployment.environment import read_text
 from preop.deployment.forms.dockerfile_text import Instruction, instructions, listed, pairs, replaced
 from preop.deployment.forms.package_pins import pinned
+from preop.deployment.forms.scripts import script_text, through_script
 from preop.deployment.forms.types import Context, File, Form, Reading, Started
 from preop.deployment.tokens import Lines, Token, environment_word
 from preop.errors import InputError
@@ -28,6 +28,7 @@ _FROM = re.compile(
 )
 _NAMED = re.compile(r"(?i)^(dockerfile|containerfile)([.-].*)?$|\.(dockerfile|containerfile)$")
 _COMMENTS = re.compile(r"(?:\s*#[^\n]*\n|\s*ARG[^\n]*\n|\s*\n)*\s*FROM\s", re.I)
+_BUILDS = re.compile(r"^\s+build[ \t]*:", re.MULTILINE)
 _STAGE = re.compile(r"(?:--platform=\S+\s+)?(\S+)(?:\s+[Aa][Ss]\s+(\S+))?\s*\Z")
 
 
@@ -61,6 +62,9 @@ class _Stage:
 
 
 def _read(file: File, context: Context) -> Reading:
+    composed = _built_by(file, context)
+    if composed is not None:
+        return Reading(silent=f"{composed} builds the image and says what it runs")
     stage = _last_stage(file)
     started = _started(file, stage, context)
     if started is None:
@@ -72,11 +76,19 @@ def _read(file: File, context: Context) -> Reading:
     return Reading([started], silent=_silent(stage))
 
 
+def _built_by(file: File, context: Context) -> str | None:
+    """The compose file of the same check, beside the Dockerfile or above it, that builds images."""
+    for other in context.files:
+        if file.path is None or other.path is None or other is file:
+            continue
+        if file.path.is_relative_to(other.path.parent) and _BUILDS.search(other.text):
+            return other.name
+    return None
+
+
 def _silent(stage: _Stage) -> str:
-    words = [
-        mask_text(token.visible or "...") for token in (*(stage.entrypoint or ()), *(stage.command or ()))
-    ]
-    shown = " ".join(words)[:80]
+    words = (token.visible or "..." for token in (*(stage.entrypoint or ()), *(stage.command or ())))
+    shown = mask_text(" ".join(words))[:80]
     return f"the image that it builds runs `{shown}`, which starts no engine that preop knows"
 
 
@@ -203,8 +215,8 @@ def _started(file: File, stage: _Stage, context: Context) -> Started | None:
         folder=file.folder,
         mounts=dict(_mounts(stage, file.folder)),
     )
-    commands = unwrap(_through_script(found, stage, file.folder))
-    name = file.path.parent.name if file.path is not None else ""
+    commands = unwrap(through_script(found, lambda path: _script(found, stage, path)))
+    name = file.path.resolve().parent.name if file.path is not None else ""
     return Started(
         name or "image", f"{file.name}: the image it builds", commands, _facts(stage, commands, file, context)
     )
@@ -221,40 +233,19 @@ def _mounts(stage: _Stage, folder: Path | None) -> Iterator[tuple[str, str]]:
             continue
 
 
-def _through_script(found: Found, stage: _Stage, folder: Path | None) -> Found:
-    """A script that is here, in place of its path: `sh -c TEXT NAME ARGUMENTS`."""
-    tokens = list(found.tokens)
-    shells = ("sh", "bash", "dash", "ash", "zsh")
-    if tokens and PurePosixPath(tokens[0].visible or "").name in shells:
-        if len(tokens) < 2 or tokens[1].head.startswith("-"):
-            return found
-        tokens = tokens[1:]
-    path = tokens[0].visible if tokens else None
-    if path is None:
-        return found
-    inside = str(PurePosixPath(stage.folder) / path)
-    text = stage.texts.get(inside) or _copied_text(found, inside)
-    if text is None:
-        return replace(found, tokens=tuple(tokens))
-    at = tokens[0].origin
-    return replace(found, tokens=(Token("sh", at), Token("-c", at), text, *tokens))
-
-
-def _copied_text(found: Found, inside: str) -> Token | None:
-    from preop.deployment.forms.shell_script import interpreter
-
+def _script(found: Found, stage: _Stage, path: str) -> Token | None:
+    """The text of a script inside the image: a here-document, or a file that was copied."""
+    inside = PurePosixPath(stage.folder) / path
+    told = stage.texts.get(str(inside))
+    if told is not None:
+        return told
     for mounted, here in sorted(found.mounts.items(), key=lambda pair: -len(pair[0])):
-        if not PurePosixPath(inside).is_relative_to(mounted):
-            continue
-        path = Path(here) / PurePosixPath(inside).relative_to(mounted)
-        try:
-            text = read_text(path, "a script") if path.is_file() else ""
-        except InputError:
-            return None
-        if interpreter(text) in ("sh", "bash", "dash", "ash", "zsh") or (text and inside.endswith(".sh")):
-            shown = str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-            place = Lines(text, shown)
-            return Token(text, place(0), {}, tuple(range(len(text))), place)
+        if inside.is_relative_to(mounted):
+            path_here = Path(here) / inside.relative_to(mounted)
+            shown = path_here.relative_to(Path.cwd()) if path_here.is_relative_to(Path.cwd()) else path_here
+            text = script_text(path_here, str(shown))
+            if text is not None:
+                return text
     return None
 
 

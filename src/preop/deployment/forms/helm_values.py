@@ -201,20 +201,12 @@ def _true(node: Node | None) -> bool:
 
 
 def _resources(model: Map, is_ray: bool) -> Node | None:
-    own = at(model, "resources")
-    if isinstance(own, Map) and own.entries and not is_ray:
-        return own
-    if not is_ray:
-        return mapping({"limits": _devices(model)}, model)
-    # one engine has the devices of the head and of all workers
-    head, count = at(model, "raySpec", "headNode"), whole(model.get("requestGPU"))
-    workers = whole(model.get("replicaCount"))
-    first = whole(at(head, "requestGPU")) if head is not None else None
-    if count is None or workers is None or first is None:
+    """The container's; on a Ray cluster those of its head, which starts the engine."""
+    place = at(model, "raySpec", "headNode") if is_ray else model
+    if not isinstance(place, Map):
         return None
-    node = model.get("requestGPU") or model
-    kind = text(at(model, "requestGPUType")) or "nvidia.com/gpu"
-    return mapping({"limits": mapping({kind: scalar(str(first + workers * count), node)}, node)}, node)
+    own = at(place, "resources")
+    return own if isinstance(own, Map) and own.entries else mapping({"limits": _devices(place)}, place)
 
 
 def _devices(model: Map) -> Map:

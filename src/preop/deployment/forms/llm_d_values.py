@@ -100,7 +100,7 @@ def _container(values: Map, part: Map, container: Node) -> Node:
     how = text(at(container, "modelCommand")) or "custom"
     own = dict(container.items())
     parallel = at(part, "parallelism")
-    made: dict[str, Node | None] = {**own, "resources": _devices(values, container, parallel)}
+    made: dict[str, Node | None] = {**own, "resources": _devices(values, part, container)}
     if how in ("vllmServe", "imageDefault"):
         words = [*_arguments(values, parallel, container, how == "imageDefault"), *items(own.get("args"))]
         serve = seq([scalar("vllm", container), scalar("serve", container)], container)
@@ -142,15 +142,18 @@ def _model(values: Map) -> Scalar | None:
     raise InputError(f"{uri.where}: modelArtifacts.uri is {told[:60]!r}; expected hf://, pvc:// or pvc+hf://")
 
 
-def _devices(values: Map, container: Map, parallel: Node | None) -> Node | None:
+def _devices(values: Map, part: Map, container: Map) -> Node | None:
     """The container's own devices, else as many as its parallelism has on one worker."""
-    own = at(container, "resources")
-    kind = text(at(values, "accelerator", "type")) or "nvidia"
+    own, parallel = at(container, "resources"), at(part, "parallelism")
+    kind = text(_accelerator(values, part, "type")) or "nvidia"
     resource = _RESOURCES.get(kind)
     limits = at(own, "limits")
     is_no_gpu = kind == "cpu" or _SIMULATOR in (text(at(container, "image")) or "")
-    if is_no_gpu or resource is None or text(at(values, "accelerator", "dra")) == "true":
+    if is_no_gpu or resource is None:
         return own
+    if text(_accelerator(values, part, "dra")) == "true":
+        claim = mapping({"name": scalar(kind, part)}, part)
+        return mapping({"limits": limits, "claims": seq([claim], part)}, part)
     if any(at(limits, name) is not None for name in _RESOURCES.values()):
         return own
     tensor, local = at(parallel, "tensor"), at(parallel, "dataLocal") or at(parallel, "data")
@@ -158,6 +161,12 @@ def _devices(values: Map, container: Map, parallel: Node | None) -> Node | None:
     place = tensor or local or container
     both = dict(limits.items()) if isinstance(limits, Map) else {}
     return mapping({"limits": mapping({**both, resource: scalar(str(count), place)}, place)}, place)
+
+
+def _accelerator(values: Map, part: Map, key: str) -> Node | None:
+    """The part's own, else that of all."""
+    own = at(part, "accelerator", key)
+    return own if own is not None else at(values, "accelerator", key)
 
 
 def _affinity(types: Node | None) -> Node | None:

@@ -23,7 +23,7 @@ _PACKAGES = {
 _INSTALL = re.compile(
     r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|uv|poetry|pdm)\s+(?:install|sync|add)\b([^;&|\n]*(?:\\?\n[^;&|\n]*)*)"
 )
-_REQUIREMENTS = re.compile(r"(?:-r|--requirement)[ =]?\s*(\S+)")
+_REQUIREMENTS = re.compile(r"(?<!\S)(?:-r\s*|--requirement[ =]\s*)(\S+)")
 
 
 def pinned(engine: str, run: Instruction, variables: Mapping[str, Token], folder: Path | None) -> Fact | None:

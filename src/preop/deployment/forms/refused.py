@@ -11,6 +11,9 @@ from preop.errors import InputError
 __all__ = ["what_it_is"]
 
 _YAML_SUFFIXES = frozenset({".yml", ".yaml", ".json"})
+_BUILDS = re.compile(r"\b(LLMConfig|AsyncEngineArgs|AsyncLLMEngine|LLM|sgl\.Engine|LLMEngine)\s*\(")
+_INSTEAD = "check the command or config that it stands for, or the endpoint: preop check --endpoint URL"
+_TENSORRT_KEYS = frozenset({"kv_cache_config", "cuda_graph_config", "pytorch_backend_config", "moe_config"})
 _ENGINE_KEYS = frozenset(
     {"model", "max-model-len", "max_model_len", "tensor-parallel-size", "model-path", "served-model-name"}
 )
@@ -22,10 +25,8 @@ def what_it_is(file: File) -> str:
     if program is not None:
         return f"a {program} program"
     suffix = file.path.suffix.lower() if file.path else ""
-    if re.search(r"^ExecStart\s*=", file.text, re.MULTILINE):
-        return "a systemd unit, which preop does not read yet"
-    if suffix == "" and re.search(r"^FROM\s+\S+", file.text, re.MULTILINE):
-        return "a Dockerfile, which preop does not read yet"
+    if suffix == ".py" and _BUILDS.search(file.text):
+        return f"Python that makes an engine, which preop does not run: {_INSTEAD}"
     if suffix not in _YAML_SUFFIXES and file.path is not None:
         return "not a kind of file that preop reads"
     try:
@@ -43,6 +44,13 @@ def what_it_is(file: File) -> str:
         return "a Helm chart's own description: render the chart first: helm template CHART | preop check -"
     if names & {"architectures", "model_type", "hidden_size"}:
         return "a model's config.json (--model-path takes its folder)"
+    if names & _TENSORRT_KEYS:
+        return "TensorRT-LLM's own config (give the command: preop check -- trtllm-serve MODEL --config FILE)"
     if names & _ENGINE_KEYS:
         return "an engine's own config file (give the command: preop check -- vllm serve --config FILE)"
+    if file.path is not None and "values" in file.path.stem.lower():
+        return (
+            "values of a Helm chart that preop does not know: render it first: helm template CHART "
+            f"-f {file.path.name} | preop check -"
+        )
     return "no form that preop knows"

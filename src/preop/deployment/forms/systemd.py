@@ -14,11 +14,13 @@ from pathlib import Path
 
 from preop.deployment.command import Found, unwrap
 from preop.deployment.environment import parse_env, read_text
+from preop.deployment.forms.scripts import script_text, through_script
 from preop.deployment.forms.types import Context, File, Form, Reading, Started
 from preop.deployment.forms.unit_words import Unit, Value, assignments, exec_words, expanded, values_of
 from preop.deployment.tokens import Hole, Token, environment_word, unseen_token
 from preop.errors import InputError
 from preop.facts import Note, Word
+from preop.secrets import mask_text
 
 __all__ = ["SYSTEMD"]
 
@@ -29,13 +31,13 @@ _MAX_DROP_INS = 64
 
 
 def _reads(file: File) -> bool:
-    if file.path is not None and file.path.suffix in (".service", ".container"):
+    if file.path is not None and (file.path.suffix in (".service", ".container") or _is_drop_in(file.path)):
         return True
     return bool(_SECTION.search(file.text) and _STARTS.search(file.text))
 
 
 def _read(file: File, context: Context) -> Reading:
-    if file.path is not None and file.path.suffix == ".conf" and file.path.parent.name.endswith(".d"):
+    if file.path is not None and _is_drop_in(file.path):
         unit = file.path.parent.name.removesuffix(".d")
         raise InputError(
             f"{file.name}: a drop-in of {unit}; expected that unit: it is read with its drop-ins"
@@ -51,6 +53,10 @@ def _read(file: File, context: Context) -> Reading:
     own = _Section([value for value in values if value.section == section])
     read = _container if section == "Container" else _service
     return replace(read(file, own, named), once=once)
+
+
+def _is_drop_in(path: Path) -> bool:
+    return path.suffix == ".conf" and path.parent.name.endswith((".service.d", ".container.d"))
 
 
 def _drop_ins(path: Path | None) -> list[Path]:
@@ -146,8 +152,15 @@ def _service(file: File, section: _Section, unit: Unit) -> Reading:
                 hidden_environment=tuple(unseen),
                 folder=_folder(section.last("WorkingDirectory"), unit),
             )
-            commands += unwrap(found)
-    return Reading([Started(unit.name, f"{file.name}: unit {unit.name or 'service'}", commands)])
+            commands += unwrap(through_script(found, _script))
+    started = Started(unit.name, f"{file.name}: unit {unit.name or 'service'}", commands)
+    told = mask_text(starts[-1].text)[:80]
+    return Reading([started], silent=f"its ExecStart runs `{told}`, which starts no engine that preop knows")
+
+
+def _script(path: str) -> Token | None:
+    """The script where it is on this machine: systemd wants the whole path."""
+    return script_text(Path(path), path) if path.startswith("/") else None
 
 
 def _commands(words: list[Token]) -> Iterator[list[Token]]:

@@ -56,12 +56,18 @@ def _read(file: File, context: Context) -> Reading:
         "pytorch_libtorch": "pytorch",
         "tensorrt_plan": "tensorrt",
     }.get(backend.text, backend.text)
-    if kind == "tensorrtllm":
+    if kind == "tensorrtllm" or (kind == "python" and _has_parameter(config, "gpt_model_path")):
         return Reading([_tensorrt_llm(config, name, file)], once=_left_over(config, file))
     if kind == "vllm":
         return Reading([_vllm(config, name, file)])
     what = _BACKENDS.get(kind, f"the backend {kind[:40]}")
     return Reading(silent=f"the model {name} runs {what}, which is no LLM engine that preop knows")
+
+
+def _has_parameter(config: Message, name: str) -> bool:
+    """Whether there is such a parameter: `gpt_model_path` is that of tensorrtllm_backend's own model.py."""
+    keys = (parameter.text("key") for parameter in config.messages("parameters"))
+    return any(key is not None and key.text == name for key in keys)
 
 
 def _name(config: Message, file: File) -> str:

@@ -2,15 +2,12 @@
 
 Source: the Dynamo operator's API. v1alpha1 has `services` by name with `extraPodSpec.mainContainer`,
 `resources.limits.gpu` and `subComponentType`; v1beta1 has a list of `components` with `podTemplate` and
-`type`. The devices of a multinode component are those of each of its nodes, and one engine has them all.
+`type`. The devices of a multinode component are those of each of its nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-
-import msgspec
 
 from preop.deployment.forms.types import Started
 from preop.deployment.kubernetes.kinds import Parked, Workload
@@ -29,13 +26,16 @@ _NO_ENGINES = frozenset({"frontend", "planner", "epp"})
 def _graph(owner: Manifest, resources: Resources) -> Workload | Parked:
     started: list[Started] = []
     notes: list[Note] = []
-    for name, component in _components(owner):
+    components = list(_components(owner))
+    # `decode` is also the type of a worker that does both: a graph is split where it has prefill too
+    is_split = any(text(_role(each)) == "prefill" for _, each in components)
+    for name, component in components:
         count = at(component, "replicas")
         if whole(count) == 0:
             why = f"{owner.name}: {name} does not run: it has 0 replicas"
             notes.append(Note("other", why, component.where))
             continue
-        started += _component(owner, resources, component, f"{owner.name}-{name}")
+        started += _component(owner, resources, component, f"{owner.name}-{name}", is_split=is_split)
     if notes and not started:
         return Parked("; ".join(note.message for note in notes), owner.node.where)
     return Workload(started, tuple(notes))
@@ -45,7 +45,7 @@ def _single(owner: Manifest, resources: Resources) -> Workload | Parked:
     count = at(owner.spec, "replicas")
     if count is not None and whole(count) == 0:
         return Parked("it has 0 replicas", count.where)
-    return Workload(_component(owner, resources, owner.spec, owner.name))
+    return Workload(_component(owner, resources, owner.spec, owner.name, is_split=False))
 
 
 def _components(owner: Manifest) -> Iterator[tuple[str, Node]]:
@@ -54,15 +54,19 @@ def _components(owner: Manifest) -> Iterator[tuple[str, Node]]:
         yield text(at(component, "name")) or f"component {number}", component
 
 
-def _component(owner: Manifest, resources: Resources, component: Node, name: str) -> list[Started]:
+def _component(
+    owner: Manifest, resources: Resources, component: Node, name: str, *, is_split: bool
+) -> list[Started]:
     if {text(at(component, key)) for key in ("componentType", "type")} & _NO_ENGINES:
         return []
-    facts: dict[str, Fact] = {**replicas_of(at(component, "replicas")), **_role(component)}
+    facts: dict[str, Fact] = dict(replicas_of(at(component, "replicas")))
+    role = _role(component)
+    if role is not None and is_split:
+        facts["role"] = known(text(role), "user", role.origin)
     pod = _pod(owner, component, name)
     if pod is None:
         return []
-    found = read_pod(pod, owner, resources, name=name, facts=facts)
-    return [_over_nodes(each, at(component, "multinode", "nodeCount")) for each in found]
+    return read_pod(pod, owner, resources, name=name, facts=facts)
 
 
 def _pod(owner: Manifest, component: Node, name: str) -> Map | None:
@@ -115,26 +119,13 @@ def _devices(component: Node) -> Map | None:
     return None
 
 
-def _role(component: Node) -> dict[str, Fact]:
+def _role(component: Node) -> Node | None:
+    """What the component's type says, where it is a role."""
     for key in ("subComponentType", "type"):
         node = at(component, key)
         if node is not None and text(node) in _ROLES:
-            return {"role": known(text(node), "user", node.origin)}
-    return {}
-
-
-def _over_nodes(started: Started, nodes: Node | None) -> Started:
-    """One engine on several nodes: it has the devices of all of them."""
-    count = whole(nodes)
-    if count is None or count < 2:
-        return started
-    commands = []
-    for each in started.commands:
-        gpus = each.gpus
-        if gpus is not None and gpus.count is not None:
-            gpus = msgspec.structs.replace(gpus, count=gpus.count * count)
-        commands.append(replace(each, gpus=gpus))
-    return replace(started, commands=commands)
+            return node
+    return None
 
 
 DYNAMO_GRAPH, DYNAMO_COMPONENT = _graph, _single

@@ -8,7 +8,7 @@ ships, that for the format huggingface runs `python -m huggingfaceserver` and th
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from preop.deployment.forms.types import Started
 from preop.deployment.kubernetes.kinds import Parked, Workload
@@ -18,7 +18,7 @@ from preop.deployment.kubernetes.model_uri import MOUNTED, with_model
 from preop.deployment.kubernetes.placeholders import filled, metadata, unseen
 from preop.deployment.kubernetes.pod import Extra, read_pod
 from preop.deployment.kubernetes.workloads import replicas_of
-from preop.deployment.yaml_nodes import Map, mapping, scalar, seq
+from preop.deployment.yaml_nodes import Map, Node, mapping, scalar, seq
 from preop.facts import Fact, Note, known
 
 __all__ = ["INFERENCE_SERVICE"]
@@ -71,49 +71,82 @@ def _of_framework(predictor: Map) -> Map | None:
     return None
 
 
+@dataclass(frozen=True)
+class _Served:
+    """The container that serves a model, as KServe puts it together."""
+
+    container: Map
+    arguments: tuple[Node, ...]
+    pod: Node
+    """What stands around it."""
+    hidden: tuple[str, ...] = ()
+
+
 def _model(
     owner: Manifest, resources: Resources, predictor: Map, model: Map, facts: dict[str, Fact]
 ) -> tuple[list[Started], list[Note]]:
     """What a model and its runtime start, and what must be said where that cannot be seen."""
-    uri = at(model, "storageUri")
-    container = mapping({key: value for key, value in model.items() if key not in _OWN}, model)
     name, format_ = at(model, "runtime"), (text(at(model, "modelFormat", "name")) or "").lower()
     runtime = _runtime(resources, owner, text(name), format_)
-    hidden: tuple[str, ...] = ()
     if runtime is not None:
-        if name is None:
-            hidden = (f"KServe chooses the runtime; {runtime.name} is the one among the files",)
-        base = next(iter(items(at(runtime.spec, "containers"))), None)
-        both = merged(base, container)
-        assert isinstance(both, Map)
-        arguments = (*items(at(base, "args")), *items(container.get("args")))
-        pod = merged(mapping({"volumes": at(runtime.spec, "volumes")}, runtime.node), predictor)
+        served = _by_runtime(runtime, predictor, model, is_chosen=name is None)
     elif format_ in _SHIPPED and (text(name) or _SHIPPED[format_][1]).startswith(_SHIPPED[format_][1]):
-        server, shipped = _SHIPPED[format_]
-        own_model = [scalar(f"--model_dir={MOUNTED}", uri)] if uri is not None else []
-        if format_ == "vllm":
-            own_model = [scalar("--model", uri or model), scalar(MOUNTED, uri or model)]
-            own_model.append(scalar("--served-model-name={{.Name}}", owner.node))
-        words = seq((scalar(word, model) for word in server), model)
-        both = mapping({**dict(container.items()), "command": container.get("command") or words}, model)
-        arguments = (*own_model, *items(container.get("args")))
-        hidden = (f"the runtime {shipped} is not among the files: it may pass more, and states the version",)
-        pod = predictor
+        served = _by_shipped(owner, predictor, model, format_)
     else:
         what = f"ServingRuntime {text(name)}" if name is not None else f"a runtime for the format {format_!r}"
         said = f"{owner.kind} {owner.name} is not judged: {what} is not among the files"
         is_llm = format_ in _SHIPPED or name is not None
         return [], [Note("other", said, model.where)] if is_llm else []
-    both = mapping({**dict(both.items()), "args": seq(arguments, model) if arguments else None}, model)
-    whole_container = filled(both, lambda path: metadata(owner, path))
-    around = pod if isinstance(pod, Map) else predictor
-    held = mapping({**dict(around.items()), "containers": seq([whole_container], both)}, around)
-    extra = Extra(unseen(owner), hidden)
+    uri, container = at(model, "storageUri"), served.container
+    arguments = seq(served.arguments, model) if served.arguments else None
+    container = mapping({**dict(container.items()), "args": arguments}, container)
+    whole_container = filled(container, lambda path: metadata(owner, path))
+    around = dict(served.pod.items()) if isinstance(served.pod, Map) else {}
+    held = mapping({**around, "containers": seq([whole_container], container)}, model)
+    extra = Extra(unseen(owner), served.hidden)
     started = read_pod(held, owner, resources, name=owner.name, facts=facts, extra=extra)
     return [
         replace(each, commands=[replace(c, tokens=with_model(c.tokens, uri)) for c in each.commands])
         for each in started
     ], []
+
+
+def _own(model: Map) -> Map:
+    return mapping({key: value for key, value in model.items() if key not in _OWN}, model)
+
+
+def _by_runtime(runtime: Manifest, predictor: Map, model: Map, *, is_chosen: bool) -> _Served:
+    """The runtime's container with the model's laid over it, of which the arguments come last."""
+    containers = items(at(runtime.spec, "containers"))
+    named = (each for each in containers if text(at(each, "name")) == "kserve-container")
+    base = next(named, next(iter(containers), None))
+    over = _own(model)
+    both = merged(base, over)
+    pod = merged(mapping({"volumes": at(runtime.spec, "volumes")}, runtime.node), predictor) or predictor
+    chosen = f"KServe chooses the runtime; {runtime.name} is the one among the files"
+    return _Served(
+        both if isinstance(both, Map) else over,
+        (*items(at(base, "args")), *items(over.get("args"))),
+        pod,
+        (chosen,) if is_chosen else (),
+    )
+
+
+def _by_shipped(owner: Manifest, predictor: Map, model: Map, format_: str) -> _Served:
+    """As the runtime does that KServe ships for the format."""
+    server, shipped = _SHIPPED[format_]
+    uri, over = at(model, "storageUri"), _own(model)
+    words: list[Node] = [scalar(f"--model_dir={MOUNTED}", uri)] if uri is not None else []
+    if format_ == "vllm":
+        words = [scalar("--model", uri or model), scalar(MOUNTED, uri or model)]
+        words.append(scalar("--served-model-name={{.Name}}", owner.node))
+    command = over.get("command") or seq((scalar(word, model) for word in server), model)
+    return _Served(
+        mapping({**dict(over.items()), "command": command}, model),
+        (*words, *items(over.get("args"))),
+        predictor,
+        (f"the runtime {shipped} is not among the files: it may pass more, and states the version",),
+    )
 
 
 def _runtime(resources: Resources, owner: Manifest, name: str | None, format_: str) -> Manifest | None:
@@ -125,7 +158,8 @@ def _runtime(resources: Resources, owner: Manifest, name: str | None, format_: s
     for each in resources.of_kind("ServingRuntime", "ClusterServingRuntime"):
         for supported in items(at(each.spec, "supportedModelFormats")):
             is_format = (text(at(supported, "name")) or "").lower() == format_
-            if is_format and text(at(supported, "autoSelect")) == "true":
+            is_near = each.kind.startswith("Cluster") or each.namespace in (None, owner.namespace)
+            if is_format and is_near and text(at(supported, "autoSelect")) == "true":
                 found.append(each)
                 break
     return found[0] if len(found) == 1 else None
