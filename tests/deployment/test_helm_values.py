@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from preop.deployment.types import Deployment
-from preop.errors import InputError
+from preop.errors import InputError, PreopError
 
 from .reading import read_file
 
@@ -146,3 +148,32 @@ def test_a_model_on_a_ray_cluster_has_the_devices_of_its_head(tmp_path: Path) ->
 def test_the_tag_that_is_missing_is_unknown(tmp_path: Path) -> None:
     (found,) = read(tmp_path, VALUES.replace('    tag: "v0.32.0"\n', ""))
     assert value(found, "engine_version") == "unknown"
+
+
+WORDS = (
+    "name repository tag modelURL replicaCount requestGPU requestGPUType requestGPUMem vllmConfig maxModelLen "
+    "extraArgs enablePrefixCaching lmcacheConfig enabled kvRole raySpec headNode env resources limits keda "
+    "nodeSelectorTerms chatTemplate"
+)
+KEYS = st.sampled_from(WORDS.split())
+LEAVES = st.none() | st.booleans() | st.integers(-3, 9) | st.text(max_size=6)
+
+
+@given(
+    st.dictionaries(
+        KEYS,
+        st.recursive(
+            LEAVES,
+            lambda each: st.lists(each, max_size=2) | st.dictionaries(KEYS, each, max_size=4),
+            max_leaves=15,
+        ),
+    )
+)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_values_give_deployments_or_one_sentence(tmp_path: Path, model: dict[str, Any]) -> None:
+    import yaml
+
+    try:
+        read(tmp_path, yaml.safe_dump({"servingEngineSpec": {"modelSpec": [{"modelURL": "a/b", **model}]}}))
+    except PreopError as error:
+        assert str(error)
