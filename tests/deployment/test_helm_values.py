@@ -151,9 +151,9 @@ def test_the_tag_that_is_missing_is_unknown(tmp_path: Path) -> None:
 
 
 WORDS = (
-    "name repository tag modelURL replicaCount requestGPU requestGPUType requestGPUMem vllmConfig maxModelLen "
+    "name repository tag modelURL replicaCount requestGPU requestGPUType requestGPUMem maxModelLen "
     "extraArgs enablePrefixCaching lmcacheConfig enabled kvRole raySpec headNode env resources limits keda "
-    "nodeSelectorTerms chatTemplate"
+    "nodeSelectorTerms chatTemplate vllmConfig"
 )
 KEYS = st.sampled_from(WORDS.split())
 LEAVES = st.none() | st.booleans() | st.integers(-3, 9) | st.text(max_size=6)
