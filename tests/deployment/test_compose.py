@@ -341,7 +341,7 @@ def test_a_private_copy_under_a_hidden_registry_is_read(tmp_path: Path) -> None:
 
 def test_a_service_that_may_be_an_engine_is_not_passed_over_in_silence(tmp_path: Path) -> None:
     (deployment,) = read_compose(
-        tmp_path, f"{ONE}    command: --model m\n  b: {{image: 'team/sglang:1', command: --model-path m}}\n"
+        tmp_path, f"{ONE}    command: --model m\n  b: {{image: 'team/sglang:1', command: --port 8000}}\n"
     )
     assert "service b is not judged" in said(deployment)
 

@@ -69,7 +69,7 @@ def test_decode_and_prefill(tmp_path: Path) -> None:
 
 def test_without_replicas_the_chart_runs_decode_and_no_prefill(tmp_path: Path) -> None:
     (found,) = read(tmp_path, VALUES.replace("  replicas: 1\n", "").replace("  replicas: 2\n", ""))
-    assert values(found, "role", "replicas") == {"role": "unknown", "replicas": "unknown"}
+    assert values(found, "role", "replicas") == {"role": "unknown", "replicas": 1}
     assert "prefill does not run" in said(found)
 
 

@@ -153,7 +153,7 @@ def test_the_tensorrt_llm_backend(tmp_path: Path) -> None:
         "decoupled": False,
         "max_num_seqs": 64,
         "gpt_model_type": "inflight_fused_batching",
-        "kv_cache_free_gpu_mem_fraction": 0.85,
+        "kv_cache_free_memory_fraction": 0.85,
         "enable_prefix_caching": "unknown",  # the template is not filled in
         "max_tokens_in_paged_kv_cache": "unknown",
         "gpu_count": 2,

@@ -305,7 +305,14 @@ def _reader_of(source: str) -> tuple[str, bool]:
     """What `type=` reads, and whether the word None means none."""
     optional = source.startswith("optional_type(")
     inner = source.removeprefix("optional_type(").removesuffix(")") if optional else source
-    kinds = {"int": "int", "float": "float", "str": "str", "json.loads": "json"}
+    kinds = {
+        "int": "int",
+        "float": "float",
+        "str": "str",
+        "json.loads": "json",
+        "human_readable_int": "human-int",
+        "human_readable_int_or_auto": "human-int-or-auto",
+    }
     return kinds.get(inner, "str"), optional
 
 

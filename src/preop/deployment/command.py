@@ -84,7 +84,7 @@ class Found:
             entry = command_of_image(_repository(self.image), rules)
             is_release = bool(entry) and not self.is_built
             if not entry and not self.own_entrypoint:
-                entry = command_by_name(_repository(self.image), words)
+                entry = command_by_name(_repository(self.image), words, self.environment)
             if not entry:
                 return None
             if not is_release:
@@ -245,6 +245,7 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
     Raises `InputError` on nesting without end.
     """
     while found.tokens:
+        found = replace(found, tokens=(_program(found.tokens[0]), *found.tokens[1:]))
         if depth > MAX_WRAPPERS:
             raise InputError(
                 f"more than {MAX_WRAPPERS} wrappers around a command; expected the engine's command"
@@ -276,6 +277,15 @@ def unwrap(found: Found, depth: int = 0) -> list[Found]:
         else:
             break
     return [found]
+
+
+def _program(token: Token) -> Token:
+    """A program of which only the folder cannot be seen: `${LLAMA_DIR}/bin/llama-server`, by its name."""
+    slash = token.text.rfind("/")
+    tail = token.text[slash + 1 :]
+    if not token.holes or slash < max(token.holes) or not tail or token.assignment() is not None:
+        return token
+    return Token(tail, token.origin)
 
 
 def starts_engine(tokens: Sequence[Token]) -> bool:

@@ -34,6 +34,8 @@ class _Target:
     files: list[File] = field(default_factory=list)
     searched: Search | None = None
     unread: list[str] = field(default_factory=list)
+    silent: str | None = None
+    """Why the file starts nothing, where others may refer to what it holds."""
 
     def shown(self, path: Path) -> str:
         """A path below it as the user would write it."""
@@ -61,6 +63,9 @@ def read_files(
             judged += len(own)
             parts.update(path.resolve() for path in reading.parts if path != file.path)
             bases.update(path.resolve() for path in reading.bases)
+    silent = next((target.silent for target in targets if target.silent), None)
+    if silent is not None and not judged:  # named for the sake of others, and there are none
+        raise InputError(silent)
     kept = []
     for target, file, own in found:
         real = file.path.resolve() if file.path is not None else None
@@ -216,7 +221,9 @@ def _read(file: File, context: Context, target: _Target) -> tuple[Reading, list[
     found = list(_deployments(reading, context.options))
     if not found:
         why = reading.silent or f"starts no engine that preop knows; expected {expected()}"
-        raise InputError(f"{file.name}: {why}")
+        target.silent = f"{file.name}: {why}"
+        if not file.may_be_referred_to:
+            raise InputError(target.silent)
     return reading, found
 
 

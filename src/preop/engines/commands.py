@@ -27,6 +27,7 @@ _PYTHON_WITH_VALUE = {"-W", "-X", "--check-hash-based-pycs"}
 
 _MODULES = {
     "vllm.entrypoints.openai.api_server": "vllm",
+    "vllm.entrypoints.api_server": "vllm",  # its demonstration server: the same engine arguments
     "vllm.entrypoints.launchers.api_server.entry": "vllm",
     "sglang.launch_server": "sglang",
     "llama_cpp.server": "llama-cpp-python",

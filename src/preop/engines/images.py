@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -48,6 +48,7 @@ _NAMES = {
     "vllm": re.compile(r"(?<![a-z0-9])vllm(?![a-z0-9])"),
     "sglang": re.compile(r"(?<![a-z0-9])sglang(?![a-z0-9])"),
     "llama.cpp": re.compile(r"(?<![a-z0-9])(llama-server|llama\.cpp|llamacpp|llama-cpp)(?![a-z0-9])"),
+    "tgi": re.compile(r"(?<![a-z0-9])(text-generation-inference|tgi-gaudi)(?![a-z0-9])"),
 }
 _BY_LAST_PART = {
     name: command
@@ -57,6 +58,7 @@ _BY_LAST_PART = {
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 _COMMANDS = {
     "vllm": ("vllm", "serve"),
+    "sglang": ("python3", "-m", "sglang.launch_server"),
     "llama.cpp": ("llama-server",),
     "tgi": ("text-generation-launcher",),
     "tei": ("text-embeddings-router",),
@@ -138,23 +140,26 @@ def command_of_image(image: str, rules: Sequence[ImageRule] = ()) -> tuple[str, 
     return found[1]
 
 
-def command_by_name(image: str, words: Sequence[Word]) -> tuple[str, ...]:
+def command_by_name(image: str, words: Sequence[Word], environment: Collection[str] = ()) -> tuple[str, ...]:
     """The same for anybody's image: where its last part is the name of a maker's image (`team/vllm-openai`)
     and the words begin with a flag or a model; or where two signs agree: the name says the engine, and the
-    words are flags alone, at least one of which only that engine has."""
+    words are flags alone, at least one of which only that engine has; or it says TGI, whose model may be
+    named by the variable MODEL_ID."""
     from preop.engines.tables import spellings, table
 
     first = (words[0].text or "") if words else ""
     made = _BY_LAST_PART.get(_split(image)[0].rpartition("/")[2])
     if made and (first.startswith("-") or _HUB_ID.fullmatch(first)):
         return made
+    if "MODEL_ID" in environment and _NAMES["tgi"].search(image.lower()) and first[:1] in ("", "-"):
+        return _COMMANDS["tgi"]
     if not first.startswith("-"):
         return ()
     flags = {(word.text or "").partition("=")[0].replace("_", "-") for word in words}
     for engine, command in _COMMANDS.items():
         if engine not in _NAMES or not _NAMES[engine].search(image.lower()):
             continue
-        others = [name for name in ("vllm", "sglang", "llama.cpp") if name != engine]
+        others = [name for name in ("vllm", "sglang", "llama.cpp", "tgi") if name != engine]
         tables = {name: table(name) for name in (engine, *others)}
         known_flags = {name: spellings(name, found.version) for name, found in tables.items() if found}
         if any(

@@ -17,7 +17,7 @@ from preop.deployment.kubernetes.pod import Extra, read_pod
 from preop.deployment.kubernetes.workloads import replicas_of
 from preop.deployment.yaml_nodes import Map, Node, Scalar, mapping, scalar, seq
 from preop.errors import InputError
-from preop.facts import Note, known
+from preop.facts import Note, Origin, known
 
 __all__ = ["LLM_D_VALUES"]
 
@@ -31,6 +31,7 @@ _RESOURCES = {
 }
 _NAME = re.compile(r"\{\{-?\s*\.Values\.modelArtifacts\.name\s*-?\}\}")
 _SIMULATOR = "llm-d-inference-sim"
+_CHART = Origin("default", "the chart's default")
 
 
 def _reads(file: File) -> bool:
@@ -85,7 +86,8 @@ def _part(file: File, values: Map, part: Map, role: str, *, has_roles: bool) -> 
         },
         part,
     )
-    facts = replicas_of(at(part, "replicas"))
+    count = at(part, "replicas")
+    facts = replicas_of(count) if count is not None else {"replicas": known(1, "default", _CHART)}
     if has_roles:
         facts["role"] = known(role, "user", part.origin, note=f"its {role} part")
     owner = Manifest(file, part, "", "part", role, None)

@@ -148,7 +148,7 @@ def _switch(text: str) -> bool:
 _PARAMETERS |= {
     "gpt_model_type": ("gpt_model_type", str),
     "batch_scheduler_policy": ("batch_scheduler_policy", str),
-    "kv_cache_free_gpu_mem_fraction": ("kv_cache_free_gpu_mem_fraction", _fraction),
+    "kv_cache_free_gpu_mem_fraction": ("kv_cache_free_memory_fraction", _fraction),
     "max_tokens_in_paged_kv_cache": ("max_tokens_in_paged_kv_cache", _whole),
     "max_attention_window_size": ("max_attention_window_size", _whole),
     "enable_kv_cache_reuse": ("enable_prefix_caching", _switch),

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Context", "File", "Form", "Reading", "Started"]
 
-_REFERRED_TO = re.compile(r"^\s*(-\s+)?kind:\s*[\"']?(ConfigMap|Secret|\w*List)\b", re.MULTILINE)
+_REFERRED_TO = re.compile(
+    r"^\s*(-\s+)?kind:\s*[\"']?(ConfigMap|Secret|(Cluster)?ServingRuntime|LLMInferenceServiceConfig|\w*List)\b",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)

@@ -104,7 +104,7 @@ def _part(
         others = [c for c in items(pod.get("containers")) if c is not main]
         held = mapping({**dict(pod.items()), "containers": seq([container, *others], place)}, place)
         own = dict(facts)
-        if worker is not None and role is None:
+        if worker is not None and (suffix or role is None):
             what = "worker" if suffix else "leader"
             own["role"] = known(what, "user", place.origin, note=f"the {what} of an LLMInferenceService")
         found = read_pod(
