@@ -215,7 +215,10 @@ def test_a_name_that_stands_twice_with_different_content_is_unknown(tmp_path: Pa
         ('nvidia.com/gpu: "2"', {"gpu_count": 2, "accelerator": "nvidia", "gpu_allocation": "whole"}),
         ("amd.com/gpu: 8", {"gpu_count": 8, "accelerator": "amd", "gpu_allocation": "whole"}),
         ("google.com/tpu: 4", {"gpu_count": 4, "accelerator": "google"}),
-        ("nvidia.com/mig-1g.10gb: 1", {"gpu_count": 1, "accelerator": "nvidia", "gpu_allocation": "mig"}),
+        (
+            "nvidia.com/mig-1g.10gb: 1",
+            {"gpu_count": "unknown", "accelerator": "nvidia", "gpu_allocation": "mig"},
+        ),
         ("nvidia.com/gpu.shared: 1", {"gpu_count": 1, "gpu_allocation": "shared"}),
         (
             "nvidia.com/gpu: 1, nvidia.com/gpumem: 12000",
@@ -390,3 +393,31 @@ def test_any_object_gives_deployments_or_one_clear_error(tmp_path: Path, spec: A
         assert load(text, "x") and read(tmp_path, text) is not None
     except PreopError as error:
         assert str(error)
+
+
+def test_what_envsubst_was_to_fill_in_is_unknown_and_a_shells_own_variables_are_not(tmp_path: Path) -> None:
+    left = one(tmp_path, pod('        args: [--model, "${MODEL}", --max-num-seqs, "8"]\n'))
+    assert (value(left, "model"), value(left, "max_num_seqs")) == ("unknown", 8)
+    shell = pod(
+        "        env: [{name: MODEL, value: org/m}]\n        command: [sh, -c]\n"
+        '        args: ["vllm serve ${MODEL}"]\n'
+    )
+    assert value(one(tmp_path, shell), "model") == "org/m"
+
+
+def test_a_config_map_of_another_namespace_is_not_taken(tmp_path: Path) -> None:
+    text = pod('        envFrom: [{configMapRef: {name: conf}}]\n        args: [--model, "$(MODEL)"]\n')
+    elsewhere = CONFIG.replace("namespace: llm", "namespace: other")
+    assert value(one(tmp_path, text + elsewhere), "model") == "unknown"
+    without = text.replace(", namespace: llm", "")
+    assert value(one(tmp_path, without + elsewhere), "model") == "unknown"
+    assert value(one(tmp_path, text + CONFIG.replace(", namespace: llm", "")), "model") == "org/m"
+
+
+def test_a_leader_worker_set_without_a_size_has_no_workers(tmp_path: Path) -> None:
+    text = (
+        "apiVersion: leaderworkerset.x-k8s.io/v1\nkind: LeaderWorkerSet\nmetadata: {name: one}\nspec:\n"
+        "  leaderWorkerTemplate:\n    workerTemplate: {spec: {containers: [{name: a, image: '" + IMAGE + "',"
+        " args: [--model, m]}]}}\n"
+    )
+    assert [value(each, "role") for each in read(tmp_path, text)] == ["leader"]

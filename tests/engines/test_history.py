@@ -109,6 +109,15 @@ def test_an_old_command_gives_the_facts_of_its_release() -> None:
     assert found["gpu_memory_fraction"].value == 0.9
 
 
+def test_speculation_by_the_flags_of_its_release_is_never_none() -> None:
+    words = ("m", "--speculative-model", "draft", "--num-speculative-tokens", "5")
+    found = facts_of("vllm", *words, version="0.6.4")["speculative"]
+    assert found.value == {"model": "draft", "num_speculative_tokens": 5} and found.set_by == "user"
+    text = facts_of("vllm", "m", "--speculative-config", '{"model": "d"}', version="0.8.2")["speculative"]
+    assert text.value == {"model": "d"}
+    assert facts_of("vllm", "m", version="0.6.4")["speculative"].value is None
+
+
 @pytest.mark.history
 @pytest.mark.parametrize(
     ("engine", "package", "version"), [("vllm", "vllm", "0.12.0"), ("sglang", "sglang", "0.4.6")]

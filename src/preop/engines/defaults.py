@@ -27,6 +27,8 @@ _RULE_SINCE = (0, 12)
 """The first release with `_set_default_max_num_seqs_and_batched_tokens_args`; before, other rules held."""
 _LARGE_SINCE = (0, 28)
 """The first release with a step at 160 GiB."""
+_WITHOUT_GB10_SINCE = (0, 33)
+"""The first release in which compute capability 12.1 (GB10) is left out of the step at 70 GiB."""
 
 
 def _by_memory(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int] | None:
@@ -38,6 +40,8 @@ def _by_memory(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int,
     memory = accelerator.memory_gib
     if memory is None or version < _RULE_SINCE:
         return None
+    if "gb10" in (accelerator.name or "").lower() and version >= _WITHOUT_GB10_SINCE:
+        return 256, 2048
     if memory >= 160 and version >= _LARGE_SINCE:
         return 1024, 16384
     if memory < 70:

@@ -42,6 +42,7 @@ _OFFICIAL: dict[str, tuple[str, tuple[str, ...]]] = {
 _AROUND: dict[str, tuple[str, tuple[str, ...]]] = {
     "kserve/huggingfaceserver": ("vllm", ("python3", "-m", "huggingfaceserver")),
     "michaelf34/infinity": ("infinity", ("infinity_emb",)),
+    "ghcr.io/llm-d/llm-d-xpu": ("vllm", ("python3", "-m", "vllm.entrypoints.openai.api_server")),
 }
 # What the name of an image says that is no release of its engine's makers.
 _NAMES = {

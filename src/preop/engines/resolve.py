@@ -244,14 +244,30 @@ def _is_given(source: _Source, name: str) -> bool:
     return name.replace("_", "-") in source.parsed.given
 
 
+_SPECULATIVE_BEFORE = {
+    "model": "speculative-model",
+    "num_speculative_tokens": "num-speculative-tokens",
+    "prompt_lookup_max": "ngram-prompt-lookup-max",
+    "prompt_lookup_min": "ngram-prompt-lookup-min",
+}
+"""Until 0.8.2 each part of the speculative configuration had a flag of its own."""
+
+
 def _vllm_speculative(fact: Fact, source: _Source) -> Fact:
     """`--speculative-config`, and the flags that set single keys of it (`create_speculative_config`)."""
     keys = {"method": "spec-method", "model": "spec-model", "num_speculative_tokens": "spec-tokens"}
+    if source.flags is not None and find(source.flags, "speculative-model") is not None:
+        keys = _SPECULATIVE_BEFORE
     values, unseen = _parts(source, keys)
     if unseen is not None:
         return unseen
     if not fact.is_known and fact.origin is not None:
         return fact
+    if isinstance(fact.value, str):  # 0.8.2 takes the JSON as a text
+        try:
+            fact = msgspec.structs.replace(fact, value=loads(fact.value))
+        except ValueError:
+            return unknown("the speculative configuration must be JSON", origin=fact.origin)
     if isinstance(fact.value, dict):
         plain = {str(key).replace("-", "_"): value for key, value in fact.value.items()}
         return msgspec.structs.replace(fact, value=plain | values)

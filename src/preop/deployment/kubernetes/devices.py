@@ -76,7 +76,10 @@ def devices_of(resources: Node | None) -> Devices:
             vendor = "nvidia"
         if vendor is None or count == 0:
             continue
-        request = GpuRequest(vendor, count, None, node.origin)
+        request = GpuRequest(vendor, None if how == "mig" else count, None, node.origin)
+        if how == "mig":
+            why = f"{count} MIG slices, and no whole GPU"
+            facts["gpu_count"] = unknown(why, origin=node.origin, unit="GPUs")
         if how is not None and vendor != "unknown":
             facts["gpu_allocation"] = known(how, "user", node.origin, note=f"by the resource {name}")
     for name, node in found.items():

@@ -22,11 +22,11 @@ def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
     if count is not None and whole(count) == 0:
         return Parked("it has 0 replicas", count.where)
     group = at(owner.spec, "leaderWorkerTemplate")
-    size = whole(at(group, "size"))
+    size = whole(at(group, "size")) if at(group, "size") is not None else 1
     leader, worker = at(group, "leaderTemplate"), at(group, "workerTemplate")
     started = []
     roles = [("leader", leader or worker)]
-    if size is None or size > 1:
+    if at(group, "size") is not None and (size is None or size > 1):
         roles.append(("worker", worker))
     for role, template in roles:
         if template is None:
@@ -50,7 +50,7 @@ def _injected(owner: Manifest, size: int | None, role: str) -> dict[str, Word]:
     unseen = "the LeaderWorkerSet fills it in"
     return {
         "LWS_LEADER_ADDRESS": Word(None, origin, unseen, single=True),
-        "LWS_GROUP_SIZE": Word(str(size or 1), origin),
+        "LWS_GROUP_SIZE": Word(str(size), origin) if size else Word(None, origin, unseen, single=True),
         "LWS_WORKER_INDEX": Word("0", origin)
         if role == "leader"
         else Word(None, origin, unseen, single=True),

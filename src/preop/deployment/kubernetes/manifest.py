@@ -81,16 +81,13 @@ class Resources:
             self._by_name.setdefault((each.kind, each.name), []).append(each)
 
     def find(self, kind: str, name: str, namespace: str | None) -> Manifest | None:
-        """The object of that name, in that namespace or without one; None where there is none, or several
-        that are not the same."""
-        found = [
-            each
-            for each in self._by_name.get((kind, name), ())
-            if namespace is None or each.namespace is None or each.namespace == namespace
-        ]
+        """The object of that name in that namespace, else one without a namespace: it goes where the rest is
+        put. None where there is none, or several that are not the same."""
+        every = self._by_name.get((kind, name), ())
+        found = [each for each in every if each.namespace == namespace]
+        found = found or [each for each in every if each.namespace is None]
         if len(found) > 1 and any(not _is_same(each.node, found[0].node) for each in found):
-            exact = [each for each in found if each.namespace == namespace]
-            return exact[0] if len(exact) == 1 else None
+            return None
         return found[0] if found else None
 
     def of_kind(self, *kinds: str) -> Iterator[Manifest]:

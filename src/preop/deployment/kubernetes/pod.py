@@ -7,6 +7,7 @@ start, unless their `restartPolicy` is Always. Source: the API reference of core
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
@@ -26,6 +27,7 @@ from preop.facts import Fact, Word
 
 __all__ = ["Extra", "read_pod"]
 
+_LEFT_OVER = re.compile(r"\$\{[A-Za-z_]\w*(?::?[-?+=][^}]*)?\}", re.ASCII)
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh"})
 
 
@@ -89,8 +91,9 @@ def _container(
     environment, unseen = _environment(container, owner, resources, extra)
     devices = devices_of(container.get("resources"))
     node_gpu = gpu_of_node(pod) if devices.request is not None else None
-    command = _words(container.get("command"), environment, unseen)
-    arguments = _words(container.get("args"), environment, unseen) or []
+    is_shell = _runs_shell(container)
+    command = _words(container.get("command"), environment, unseen, is_shell)
+    arguments = _words(container.get("args"), environment, unseen, is_shell) or []
     whole = Found(
         tokens=(*(command or ()), *arguments),
         environment=environment,
@@ -131,8 +134,20 @@ def _script(found: Found) -> MountedText | None:
     return found.texts.get(tokens[0].visible or "") if tokens else None
 
 
-def _words(node: Node | None, environment: Mapping[str, Word], unseen: tuple[str, ...]) -> list[Token] | None:
-    """The words of `command` or `args`; None where it is not given, or empty."""
+def _runs_shell(container: Map) -> bool:
+    """Whether `sh -c` is given the text: then `${NAME}` is the shell's to replace."""
+    words = [text(item) or "" for key in ("command", "args") for item in items(container.get(key))]
+    is_shell = any(PurePosixPath(word).name in _SHELLS for word in words[:3])
+    return is_shell and any(re.fullmatch(r"-[a-z]*c[a-z]*", word) for word in words)
+
+
+def _words(
+    node: Node | None, environment: Mapping[str, Word], unseen: tuple[str, ...], is_shell: bool
+) -> list[Token] | None:
+    """The words of `command` or `args`; None where it is not given, or empty.
+
+    Kubernetes replaces no `${NAME}`: where no shell does either, something else was to fill it in (envsubst).
+    """
     if node is None or (isinstance(node, Scalar) and node.is_null):
         return None
     if isinstance(node, Scalar):
@@ -143,6 +158,10 @@ def _words(node: Node | None, environment: Mapping[str, Word], unseen: tuple[str
     for item in items(node):
         if not isinstance(item, Scalar):
             raise InputError(f"{item.where}: expected a word of a command")
+        left = None if is_shell else _LEFT_OVER.search(item.text)
+        if left is not None:
+            words.append(unseen_token(f"{left[0]} is not filled in: render it first", item.origin))
+            continue
         words.append(expand(item, environment, unseen[0] if unseen else None))
     return words or None
 
