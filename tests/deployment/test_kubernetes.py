@@ -421,3 +421,12 @@ def test_a_leader_worker_set_without_a_size_has_no_workers(tmp_path: Path) -> No
         " args: [--model, m]}]}}\n"
     )
     assert [value(each, "role") for each in read(tmp_path, text)] == ["leader"]
+
+
+def test_a_workload_that_a_rollout_runs_is_not_parked_at_0_replicas(tmp_path: Path) -> None:
+    parked = pod("        args: [--model, m]\n").replace("replicas: 2", "replicas: 0")
+    rollout = (
+        "---\napiVersion: argoproj.io/v1alpha1\nkind: Rollout\nmetadata: {name: chat, namespace: llm}\n"
+        "spec: {replicas: 3, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: chat}}\n"
+    )
+    assert value(one(tmp_path, parked + rollout), "replicas") == 3

@@ -34,7 +34,7 @@ def _pod(owner: Manifest, resources: Resources) -> Workload:
 
 
 def _templated(owner: Manifest, resources: Resources) -> Workload | Parked:
-    count = at(owner.spec, "replicas")
+    count = _rollout_replicas(owner, resources) or at(owner.spec, "replicas")
     facts: Mapping[str, Fact] = replicas_of(count)
     if count is not None and whole(count) == 0:
         return Parked("it has 0 replicas", count.where)
@@ -42,6 +42,16 @@ def _templated(owner: Manifest, resources: Resources) -> Workload | Parked:
         return Parked("it is stopped by its annotation", owner.node.where)
     pod = template_of(owner, at(owner.spec, "template"))
     return Workload(read_pod(pod, owner, resources, name=owner.name, facts=facts))
+
+
+def _rollout_replicas(owner: Manifest, resources: Resources) -> Node | None:
+    """Those of the Argo Rollout that runs this workload in its place (`workloadRef`), itself at 0."""
+    for rollout in resources.of_kind("Rollout"):
+        reference = at(rollout.spec, "workloadRef")
+        named = text(at(reference, "kind")), text(at(reference, "name"))
+        if named == (owner.kind, owner.name) and rollout.namespace == owner.namespace:
+            return at(rollout.spec, "replicas")
+    return None
 
 
 def _is_paused(owner: Manifest) -> bool:
