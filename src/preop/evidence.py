@@ -18,14 +18,21 @@ from preop.facts import Fact
 __all__ = [
     "P99_SAMPLES",
     "RECORD_SCHEMA",
+    "BreakEven",
     "ClientCost",
+    "Comparison",
+    "Knee",
     "Level",
     "Live",
     "Load",
+    "Pair",
     "Payload",
     "Percentiles",
     "Record",
     "Route",
+    "ServerSeen",
+    "SloAnswer",
+    "Speculation",
     "StreamedRequest",
     "Streaming",
     "Strength",
@@ -122,10 +129,60 @@ class ClientCost(msgspec.Struct, frozen=True):
     """How late its event loop woke up."""
 
 
+class Speculation(msgspec.Struct, frozen=True):
+    """What speculative decoding did during a level, from the engine's own counters."""
+
+    drafts: Count
+    """Draft sequences proposed; 0 where the engine counts tokens only."""
+    draft_tokens: Count
+    accepted_tokens: Count
+    accepted_per_position: list[Count] = []
+    """Accepted tokens at draft position 0, 1, ...; empty where the engine does not say."""
+    source: str = ""
+    """The metrics that were read."""
+
+    @property
+    def acceptance(self) -> float | None:
+        """Accepted over drafted tokens."""
+        return self.accepted_tokens / self.draft_tokens if self.draft_tokens else None
+
+    @property
+    def mean_length(self) -> float | None:
+        """Tokens that one verification step gives on average: 1 + accepted tokens per draft."""
+        return 1 + self.accepted_tokens / self.drafts if self.drafts else None
+
+
+class ServerSeen(msgspec.Struct, frozen=True):
+    """What the engine's /metrics said during a level; null where it has no such metric.
+
+    Gauges are the highest of the samples taken, counters the difference over the level.
+    """
+
+    samples: Count
+    running_max: Amount | None = None
+    waiting_max: Amount | None = None
+    kv_usage_max: Amount | None = None
+    """Share of the KV cache in use, 0 to 1."""
+    preemptions: Amount | None = None
+    prefix_queries: Amount | None = None
+    prefix_hits: Amount | None = None
+    """Prompt tokens looked up in and taken from the prefix cache."""
+    prompt_tokens: Amount | None = None
+    output_tokens: Amount | None = None
+    requests: Amount | None = None
+    """Requests that the engine says it finished, whoever asked."""
+    ttft_mean_ms: Amount | None = None
+    tpot_mean_ms: Amount | None = None
+    e2e_mean_ms: Amount | None = None
+    """Means of the engine's own histograms over the level, to hold the client's numbers against."""
+    speculation: Speculation | None = None
+
+
 class Level(msgspec.Struct, frozen=True):
-    """One level of concurrency."""
+    """One level: so many requests in flight (closed loop), or so many started a second (open loop)."""
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+    """Requests in flight. In an open loop, where nothing holds it, the most that were."""
     valid: bool
     voided_because: str | None
     requests: Count
@@ -138,16 +195,106 @@ class Level(msgspec.Struct, frozen=True):
     client: ClientCost
     effective_concurrency: Amount | None = None
     """Requests in flight, averaged over the time measured (Little's law holds it against `concurrency`)."""
+    window_s: Amount | None = None
+    """Length of the time measured."""
+    offered_per_s: Amount | None = None
+    """Open loop: requests that were to start in a second."""
+    achieved_per_s: Amount | None = None
+    """Requests that finished in a second of the time measured."""
+    start_delay_ms: Percentiles = Percentiles()
+    """Open loop: how much later than intended a request started. It is part of every latency here."""
+    held: Amount | None = None
+    """Share of the requests that kept every limit of the objective asked for, 0 to 1."""
+    tokens_per_chunk: Amount | None = None
+    """Output tokens over events with text: above 1, `itl_ms` is the gap between chunks, not tokens."""
+    prompt_tokens: Count | None = None
+    output_tokens: Count | None = None
+    """Medians, from `usage`."""
+    cached_share: Amount | None = None
+    """Share of the prompt tokens that the engine took from its prefix cache, where `usage` says so."""
+    server: ServerSeen | None = None
+    warnings: list[str] = []
+    """What does not void the level and must be known to read it."""
+
+
+class SloAnswer(msgspec.Struct, frozen=True):
+    """The highest concurrency that keeps the objective."""
+
+    concurrency: Count | None
+    """0: not even one request alone keeps it; null: nothing was found out, or no objective was given."""
+    resolved: bool
+    """Whether the level above it that was measured breaks it, close by, and the samples carry both."""
+    why: str
+    terms: dict[str, float] = {}
+    """The objective: `ttft_p99` and so on, in ms."""
+    breaks_at: Count | None = None
+    """The lowest level measured that breaks it."""
+    broken: str | None = None
+    """Which term broke there, with its number."""
+
+
+class Knee(msgspec.Struct, frozen=True):
+    """Where throughput stops following concurrency: a description of the curve, never a verdict."""
+
+    concurrency: Count | None
+    method: str
+    """The definition used, and why there is none where there is none."""
 
 
 class Load(msgspec.Struct, frozen=True, tag_field="kind", tag="load"):
-    """Latency against concurrency, closed loop."""
+    """Latency against concurrency (closed loop) or against rate (open loop)."""
 
     url: str
     model: str | None
     prompt_tokens: Count | None
     output_tokens: Count | None
     levels: list[Level]
+    slo: SloAnswer | None = None
+    knee: Knee | None = None
+    loop: Literal["closed", "open"] = "closed"
+    tool: str = "preop"
+    """What measured; another tool's name and version where the numbers were imported."""
+    cannot_show: list[str] = []
+    """What the importing tool's format or method does not tell, each in a sentence."""
+    stopped_because: str | None = None
+    """Why the run ended before it was through: the budget, the kill switch, the user."""
+    notes: list[str] = []
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Two endpoints at one level, measured in turns (A B B A)."""
+
+    concurrency: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
+    ratio: Amount | None
+    """TPOT p50 of A over that of B: below 1, A is faster."""
+    low: Amount | None
+    high: Amount | None
+    """95 % interval of `ratio`."""
+    a: Level | None = None
+    b: Level | None = None
+    voided_because: str | None = None
+
+
+class BreakEven(msgspec.Struct, frozen=True):
+    """The level from which the faster side at level 1 is the faster one no longer."""
+
+    concurrency: Amount | None
+    """Interpolated on log2 of the concurrency; null: none up to `up_to`."""
+    up_to: Count | None
+    """The highest level compared."""
+    why: str = ""
+
+
+class Comparison(msgspec.Struct, frozen=True, tag_field="kind", tag="load-comparison"):
+    """Two endpoints under the same load, paired at each level."""
+
+    url_a: str
+    url_b: str
+    model_a: str | None
+    model_b: str | None
+    pairs: list[Pair]
+    break_even: BreakEven
+    notes: list[str] = []
 
 
 class TokenDifference(msgspec.Struct, frozen=True):
@@ -173,7 +320,7 @@ class Tokens(msgspec.Struct, frozen=True, tag_field="kind", tag="tokens"):
     """What could not be compared, each in a sentence."""
 
 
-Payload = Live | Streaming | Load | Tokens
+Payload = Live | Streaming | Load | Comparison | Tokens
 
 
 class Record(msgspec.Struct, frozen=True):
