@@ -9,6 +9,7 @@ import gzip
 import itertools
 import json
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -364,3 +365,51 @@ def test_no_bytes_make_the_reader_raise(reads: list[bytes]) -> None:
     for content_type in ("text/event-stream", "application/json"):
         stream = parse_chat(response_of(reads, content_type))
         assert stream.error is not None or stream.finish_reason is not None
+
+
+_texts = st.none() | st.text(max_size=4)
+_deltas = st.fixed_dictionaries(
+    {},
+    optional={
+        "role": st.just("assistant"),
+        "content": _texts,
+        "reasoning_content": _texts,
+        "reasoning": _texts,
+        "refusal": _texts,
+        "tool_calls": st.none() | st.just([{"function": {"arguments": "{"}}]),
+    },
+)
+_chunks = st.fixed_dictionaries(
+    {
+        "choices": st.lists(
+            st.fixed_dictionaries(
+                {"delta": _deltas},
+                optional={"finish_reason": st.none() | st.just("stop"), "index": st.just(0)},
+            ),
+            max_size=2,
+        )
+    },
+    optional={
+        "object": st.sampled_from(["chat.completion.chunk", "error", "other"]),
+        "error": st.none() | st.just({"message": "no"}) | st.just({}),
+        "usage": st.none() | st.just({"completion_tokens": 3, "prompt_tokens": 2}),
+        "model": st.just("m"),
+    },
+)
+
+
+@given(
+    st.lists(_chunks, min_size=1, max_size=5), st.sampled_from([b"\n\n", b"\r\n\r\n", b"\n\r\n", b" \n\n"])
+)
+@settings(max_examples=150, deadline=None)
+def test_the_short_way_reads_what_the_long_way_reads(chunks: list[dict[str, Any]], end: bytes) -> None:
+    events = [b"data: " + json.dumps(chunk).encode() + end for chunk in chunks]
+    head = {"content-type": "text/event-stream"}
+    whole = parse_chat(Response(status=200, headers=head, raw=[(1, event) for event in events]))
+    bytewise = [(1, bytes([byte])) for event in events for byte in event]
+    cut = parse_chat(Response(status=200, headers=head, raw=bytewise))
+    assert whole.text == cut.text
+    assert [piece.text for piece in whole.pieces] == [piece.text for piece in cut.pieces]
+    for name in ("events", "finish_reason", "prompt_tokens", "output_tokens", "model"):
+        assert getattr(whole, name) == getattr(cut, name)
+    assert str(whole.error) == str(cut.error)

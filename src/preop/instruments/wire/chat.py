@@ -7,9 +7,11 @@ in it was an error. An HTTP 200 proves nothing: engines send their errors inside
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from preop.instruments.wire.client import Connection, Response, Target
 from preop.instruments.wire.errors import WireError, clean
@@ -23,8 +25,7 @@ _FAILED_FINISH = {"error", "abort", "aborted", "cancelled", "canceled"}
 """finish_reasons that mean that the engine gave up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True, gc=False):
     """One event that carried generated text (answer, reasoning or tool call)."""
 
     ns: int
@@ -147,26 +148,79 @@ def parse_chat(response: Response, api_key: str | None = None) -> ChatStream:
     return stream
 
 
+class _Delta(msgspec.Struct, gc=False):
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: None = None
+    tool_calls: None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta
+    finish_reason: None = None
+
+
+class _TextChunk(msgspec.Struct, gc=False):
+    """An event that carries generated text and nothing else. Any other does not fit: it is read the long way."""
+
+    choices: tuple[_Choice]
+    object: Literal["chat.completion.chunk"] | None = None
+    error: None = None
+    usage: None = None
+
+
+_text_chunk = msgspec.json.Decoder(_TextChunk).decode
+
+
 def _read_events(stream: ChatStream, reads: list[tuple[int, bytes]], api_key: str | None) -> None:
     stream.reads = len(reads)
     if not stream.is_sse and reads and b"".join(piece for _, piece in reads).lstrip()[:1] == b"{":
         _read_document(stream, reads, api_key)
         return
-    for ns, number, event in _events(reads):
-        stream.events += 1
-        if event.data.strip() == "[DONE]":
-            stream.done = True
-            continue
-        _read_event(stream, ns, number, event, api_key)
-
-
-def _events(reads: list[tuple[int, bytes]]) -> Iterator[tuple[int, int, Event]]:
-    parser = Parser()
-    for number, (ns, piece) in enumerate(reads):
-        for event in parser.feed(piece):
-            yield ns, number, event
+    parser, pieces = Parser(), stream.pieces
+    idle = parser.idle
+    for number, (ns, data) in enumerate(reads):
+        one = not idle or data.find(b"\n\n") in (-1, len(data) - 2)
+        for part in (data,) if one else _events(data):
+            text = _plain_text(part) if idle else None
+            if text:
+                stream.events += 1
+                pieces.append(Piece(ns, number, text))
+                continue
+            for event in parser.feed(part):
+                _take_event(stream, ns, number, event, api_key)
+            idle = parser.idle
     for event in parser.close():
-        yield reads[-1][0], len(reads) - 1, event
+        _take_event(stream, reads[-1][0], len(reads) - 1, event, api_key)
+
+
+def _events(data: bytes) -> list[bytes]:
+    """`data` cut after each empty line."""
+    *whole, rest = data.split(b"\n\n")
+    return [*(part + b"\n\n" for part in whole), *((rest,) if rest else ())]
+
+
+def _plain_text(part: bytes) -> str | None:
+    """The text of a whole event that carries nothing else; None for any other."""
+    if part[:7] != b"data: {" or part.find(b"\n") != len(part) - 2 or b"\r" in part:
+        return None
+    try:
+        delta = _text_chunk(part[6:]).choices[0].delta
+    except ValueError:
+        return None
+    if delta.reasoning_content or delta.reasoning:
+        texts = [text for text in (delta.content, delta.reasoning_content, delta.reasoning) if text]
+        return texts[0] if len(texts) == 1 else None
+    return delta.content
+
+
+def _take_event(stream: ChatStream, ns: int, number: int, event: Event, api_key: str | None) -> None:
+    stream.events += 1
+    if event.data.strip() == "[DONE]":
+        stream.done = True
+    else:
+        _read_event(stream, ns, number, event, api_key)
 
 
 def _read_event(stream: ChatStream, ns: int, number: int, event: Event, api_key: str | None) -> None:

@@ -1,7 +1,8 @@
 """An HTTP/1.1 client for measuring: a monotonic time for each read from the socket, bytes kept as they came.
 
-While a response arrives only its framing is followed (httptools, in C), so that the next read is not kept
-waiting; what the bytes say is read afterwards (`chat`, `sse`). One `Connection` carries one request at a time
+While a response arrives only its framing is followed (httptools, in C; of a chunked body not even that, until
+its end may be there), so that the next read is not kept waiting; what the bytes say is read afterwards (`chat`,
+`sse`). One `Connection` carries one request at a time
 and is kept alive between them. Redirects are not followed, proxies of the environment not used: what is
 measured is the URL that was given.
 """
@@ -20,6 +21,7 @@ from urllib.parse import quote, urlsplit
 
 from preop.errors import InputError, InstrumentError
 from preop.instruments.types import Access
+from preop.instruments.wire.chunked import Dechunker
 from preop.instruments.wire.errors import WireError, clean
 
 try:
@@ -32,6 +34,9 @@ __all__ = ["MAX_BODY", "Connection", "Response", "Target", "run_loop"]
 MAX_BODY = 64 << 20
 """Bytes of one response body that are kept; a larger one is an error."""
 _MAX_HEADERS = 1 << 18
+_HEAD_END = b"\r\n\r\n"
+_MOST_PENDING = 64
+"""Reads of a chunked body that wait for their framing to be followed."""
 
 T = TypeVar("T")
 
@@ -183,7 +188,12 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._size = 0
         self._header_size = 0
+        self._head_tail = b""
+        self._fed_head = False
+        """The bytes now fed to the parser end where a header may."""
         self._whole = False
+        self._chunks: Dechunker | None = None
+        self._pending: list[tuple[int, bytes]] = []
         self._response: Response | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._keep_alive = True
@@ -241,6 +251,7 @@ class Connection(asyncio.Protocol):
         response = self._response = Response()
         self._parser = httptools.HttpResponseParser(self)
         self._pieces, self._size, self._header_size, self._whole = [], 0, 0, False
+        self._head_tail, self._chunks, self._pending = b"", None, []
         loop = asyncio.get_running_loop()
         self._waiter = loop.create_future()
         timer = loop.call_later(timeout_s, self._time_out, timeout_s)
@@ -249,6 +260,8 @@ class Connection(asyncio.Protocol):
         try:
             await self._waiter
         except asyncio.CancelledError:
+            if self._pending:
+                self._follow()
             self.torn_down = response
             self.close()
             raise
@@ -270,7 +283,14 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own class is no subclass of it
 
     def data_received(self, data: bytes) -> None:
-        self._now = time.monotonic_ns()
+        now = time.monotonic_ns()
+        if self._chunks is not None:
+            self._pending.append((now, data))
+            # Only such a read can hold the end: what follows the last chunk is an empty line.
+            if len(data) < 4 or data.endswith(_HEAD_END) or len(self._pending) >= _MOST_PENDING:
+                self._follow()
+            return
+        self._now = now
         response = self._response
         if response is None or self._waiter is None or self._waiter.done():  # bytes that nobody asked for
             self._keep_alive = False
@@ -278,7 +298,12 @@ class Connection(asyncio.Protocol):
         if response.head_ns is None:
             self._header_size += len(data)
         try:
-            self._parser.feed_data(data)
+            while data and self._chunks is None:
+                # The header ends where a feed ends, so that a chunked body is not the parser's any more.
+                end = 0 if response.head_ns is not None else self._head_end(data)
+                part, data = (data[:end], data[end:]) if end else (data, b"")
+                self._fed_head = end > 0
+                self._parser.feed_data(part)
         except httptools.HttpParserUpgrade:
             self._fail("protocol", "the server switched to another protocol")
         except httptools.HttpParserError as error:
@@ -290,11 +315,46 @@ class Connection(asyncio.Protocol):
             self._fail("protocol", f"the answer is larger than {MAX_BODY >> 20} MiB")
         if self._whole:
             self._finish()
+        elif data:
+            self._pending.append((now, data))
+            self._follow()
+
+    def _head_end(self, data: bytes) -> int:
+        """Just after the blank line that ends a header in `data`; 0 where there is none."""
+        known = len(self._head_tail)
+        at = (self._head_tail + data).find(_HEAD_END)
+        self._head_tail = b"" if at >= 0 else (self._head_tail + data)[-3:]
+        return at + len(_HEAD_END) - known if at >= 0 else 0
+
+    def _follow(self) -> None:
+        """Take the framing off what has been read of a chunked body."""
+        response, chunks = self._response, self._chunks
+        pending, self._pending = self._pending, []
+        if response is None or chunks is None:
+            self._keep_alive = False
+            return
+        try:
+            for ns, data in pending:
+                self._now = ns
+                self._size += len(data)
+                piece = chunks.feed(data)
+                if piece:
+                    response.raw.append((ns, piece))
+        except ValueError as error:
+            self._fail("protocol", f"the answer is not HTTP/1.1: {error}")
+            return
+        if self._size > MAX_BODY:
+            self._fail("protocol", f"the answer is larger than {MAX_BODY >> 20} MiB")
+        elif chunks.done:
+            self._keep_alive = self._keep_alive and not chunks.rest
+            self._finish()
 
     def eof_received(self) -> None:
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._pending:
+            self._follow()
         self._now = time.monotonic_ns()
         response = self._response
         self._keep_alive = False
@@ -328,6 +388,9 @@ class Connection(asyncio.Protocol):
             response.framing = "none"
         elif coding == "chunked":
             response.framing = "chunked"
+            if self._fed_head:
+                self._chunks = Dechunker()
+                self._keep_alive = self._keep_alive and bool(self._parser.should_keep_alive())
         elif "content-length" in response.headers and not coding:
             response.framing = "length"
         else:
@@ -361,11 +424,13 @@ class Connection(asyncio.Protocol):
                 self._size += len(piece)
 
     def _finish(self) -> None:
+        self._chunks = None
         if self._response is not None and self._waiter is not None and not self._waiter.done():
             self._response.end_ns = self._now
             self._waiter.set_result(None)
 
     def _fail(self, kind: Any, message: str) -> None:
+        self._chunks = None
         if self._response is not None and self._waiter is not None and not self._waiter.done():
             self._response.end_ns = time.monotonic_ns()
             self._response.error = WireError(kind, message)
@@ -373,6 +438,8 @@ class Connection(asyncio.Protocol):
             self.close()
 
     def _time_out(self, timeout_s: float) -> None:
+        if self._pending:
+            self._follow()
         if self._response is not None:
             how_far = self._how_far(self._response)
             self._fail(

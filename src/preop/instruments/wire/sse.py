@@ -37,6 +37,11 @@ class Parser:
         self._name = b""
         self._id: str | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Whether the next byte begins a new event that nothing before it has a say in."""
+        return not (self._at_start or self._rest or self._data or self._name or self._skip_lf)
+
     def feed(self, piece: bytes) -> list[Event]:
         """The events that `piece` completes."""
         if not piece:
