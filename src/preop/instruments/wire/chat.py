@@ -162,7 +162,7 @@ class _Choice(msgspec.Struct, gc=False):
 
 
 class _TextChunk(msgspec.Struct, gc=False):
-    """An event that carries generated text and nothing else. Any other does not fit: it is read the long way."""
+    """An event with generated text and nothing else. Any other does not fit: it is read the long way."""
 
     choices: tuple[_Choice]
     object: Literal["chat.completion.chunk"] | None = None

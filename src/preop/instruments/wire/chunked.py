@@ -1,4 +1,4 @@
-"""Chunked framing (RFC 9112, section 7.1), taken off after the reads: the cheapest way to follow a long stream."""
+"""Chunked framing (RFC 9112, section 7.1), taken off after the reads."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """An HTTP/1.1 client for measuring: a monotonic time for each read from the socket, bytes kept as they came.
 
-While a response arrives only its framing is followed (httptools, in C; of a chunked body not even that, until
-its end may be there), so that the next read is not kept waiting; what the bytes say is read afterwards (`chat`,
-`sse`). One `Connection` carries one request at a time
-and is kept alive between them. Redirects are not followed, proxies of the environment not used: what is
-measured is the URL that was given.
+While a response arrives only its framing is followed (httptools, in C; that of a chunked body not before its
+end may be there), so that the next read is not kept waiting; what the bytes say is read afterwards (`chat`,
+`sse`). One `Connection` carries one request at a time and is kept alive between them. Redirects are not
+followed, proxies of the environment not used: what is measured is the URL that was given.
 """
 
 from __future__ import annotations
