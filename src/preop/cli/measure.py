@@ -26,6 +26,7 @@ from preop.cli.options import (
 from preop.errors import UsageError
 from preop.evidence import Live, Load, Payload, Streaming, Tokens
 from preop.inputs import Inputs
+from preop.instruments.types import MOST_CONCURRENT
 
 if TYPE_CHECKING:
     from preop.report.documents import MeasureOutcome
@@ -80,6 +81,16 @@ def streaming(served: list[str] | None, **flags: Any) -> int:
 @click.option("--concurrency", metavar="1,2,4", help="Levels.")
 @click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
 @click.option("--duration", metavar="10s", help="Time at each level, instead of --requests.")
+@click.option(
+    "--slo",
+    metavar="LIMITS",
+    help="Find the highest concurrency that keeps these: ttft_p99=500ms,tpot_p99=50ms.",
+)
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(1, MOST_CONCURRENT),
+    help="Highest level (default: 256 with --slo; else 8, or the engine's own cap below that).",
+)
 @click.option("--prompt-tokens", type=click.IntRange(1, 1_000_000), help="Length of synthetic prompts.")
 @click.option("--output-tokens", type=click.IntRange(1, 100_000), help="Length of the answers asked for.")
 @click.option(
@@ -88,7 +99,7 @@ def streaming(served: list[str] | None, **flags: Any) -> int:
 @click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
 @_common
 def load(served: list[str] | None, **flags: Any) -> int:
-    """Latency against concurrency."""
+    """Latency against concurrency. Exit 1 where not even one request alone keeps --slo."""
     if flags["requests"] and flags["duration"]:
         raise UsageError("--requests and --duration: give one of them")
     if flags["prompts"] and flags["prompt_tokens"]:
@@ -165,9 +176,12 @@ def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
     measure = settings.measure
     return {
         "model": flags.get("model"),
-        "concurrency": concurrency(flags.get("concurrency")) or measure.concurrency,
+        "concurrency": concurrency(flags.get("concurrency"))
+        or (None if flags.get("slo") else measure.concurrency),
         "requests": flags.get("requests") or (None if flags.get("duration") else measure.requests),
         "duration_s": _seconds(flags.get("duration")),
+        "slo": flags.get("slo"),
+        "max_concurrency": flags.get("max_concurrency"),
         "prompt_tokens": flags.get("prompt_tokens"),
         "output_tokens": flags.get("output_tokens"),
         "budget_s": flags.get("budget_s") or measure.budget_s,
@@ -191,8 +205,10 @@ def _outcome(payload: Payload | None) -> MeasureOutcome:
             return "measured"
         case Streaming(verdict=verdict):
             return "pass" if verdict == "streams" else "not-proven" if verdict == "failed" else "fail"
-        case Load(levels=levels):
-            return "measured" if any(level.valid for level in levels) else "not-proven"
+        case Load(levels=levels, slo=slo):
+            if not any(level.valid for level in levels):
+                return "not-proven"
+            return "fail" if slo is not None and slo.concurrency == 0 else "measured"
         case Tokens(differences=differences, compared=compared):
             return "fail" if differences else "pass" if compared else "not-proven"
         case _:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
-from preop.evidence import Live, Load, Payload, Record, Streaming, Tokens
+from preop.evidence import Comparison, Live, Load, Payload, Record, Streaming, Tokens
 from preop.report.documents import MeasureOutcome
+from preop.report.load import comparison_lines, load_lines
 from preop.report.plain import plain, shown
-from preop.report.wrap import cells, wrap
+from preop.report.wrap import wrap
 from preop.text import Language, Text
 
 __all__ = ["render_record"]
@@ -20,8 +20,6 @@ _OUTCOMES: dict[MeasureOutcome, Text] = {
     "not-proven": Text("not proven", "未证实"),
 }
 _WORDS = {
-    "voided": Text("voided", "作废"),
-    "small": Text("— : the sample is too small for that percentile", "—：样本不足以给出该分位数"),
     "compared": Text("texts compared", "对比文本数"),
     "differences": Text("differences", "不一致"),
     "at": Text("first at position", "首个差异位置"),
@@ -55,41 +53,15 @@ def render_record(record: Record, outcome: MeasureOutcome, language: Language, *
 
 def _payload(payload: Payload, language: Language) -> Iterator[str]:
     if isinstance(payload, Load):
-        yield from _load(payload, language)
+        yield from load_lines(payload, language)
+    elif isinstance(payload, Comparison):
+        yield from comparison_lines(payload, language)
     elif isinstance(payload, Streaming):
         yield from _streaming(payload, language)
     elif isinstance(payload, Tokens):
         yield from _tokens(payload, language)
     else:
         yield from _live(payload, language)
-
-
-def _load(load: Load, language: Language) -> Iterator[str]:
-    head = ["n", "requests", "errors", "TTFT p50", "p99 ms", "TPOT p50", "p99 ms", "tokens/s"]
-    rows = [
-        [
-            f"{level.concurrency:,}",
-            f"{level.requests:,}",
-            f"{level.errors:,}",
-            _fixed(level.ttft_ms.p50, 0),
-            _fixed(level.ttft_ms.p99, 0),
-            _fixed(level.tpot_ms.p50, 1),
-            _fixed(level.tpot_ms.p99, 1),
-            _fixed(level.output_tokens_per_s, 1),
-        ]
-        for level in load.levels
-    ]
-    widths = [max(cells(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    for row, level in zip([head, *rows], [None, *load.levels], strict=True):
-        yield "  ".join(cell.rjust(size) for cell, size in zip(row, widths, strict=True)).strip()
-        if level is not None and not level.valid:
-            yield f"    {_WORDS['voided'].in_(language)}: {plain(level.voided_because or '—', 300)}"
-    if any("—" in row for row in rows):
-        yield _WORDS["small"].in_(language)
-
-
-def _fixed(value: float | None, decimals: int) -> str:
-    return "—" if value is None or not math.isfinite(value) else f"{value:,.{decimals}f}"
 
 
 def _streaming(streaming: Streaming, language: Language) -> Iterator[str]:

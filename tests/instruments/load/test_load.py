@@ -19,9 +19,10 @@ from preop.evidence import Level, Load
 from preop.facts import Origin, known
 from preop.inputs import Inputs
 from preop.instruments.load import LOAD
-from preop.instruments.load.closed import run_level
+from preop.instruments.load.closed import Limits, run_level
 from preop.instruments.load.levels import summarize
-from preop.instruments.load.measure import options_of
+from preop.instruments.load.options import options_of
+from preop.instruments.load.samples import read_samples
 from preop.instruments.types import Access, Job
 from preop.instruments.wire.chat import chat_body, parse_chat
 from preop.instruments.wire.client import Target, run_loop
@@ -39,6 +40,18 @@ def measured(url: str, inputs: Inputs | None = None, **options: object) -> Load:
     payload = LOAD.run(job(url, options, inputs))
     assert isinstance(payload, Load)
     return payload
+
+
+class Same:
+    """A session without end that asks the same again."""
+
+    needs_answer = False
+
+    def next(self, output_tokens: int) -> bytes:
+        return chat_body("pacer", [{"role": "user", "content": "x"}], output_tokens)
+
+    def answered(self, text: str) -> None:
+        raise AssertionError
 
 
 def test_the_model_that_the_user_names_is_asked_for() -> None:
@@ -74,9 +87,8 @@ def test_requests_above_the_slots_wait() -> None:
 def test_timestamps_against_the_servers_own() -> None:
     async def main(url: str) -> list[float]:
         run = await run_level(
-            Target.of(Access(url)), 4, requests=40, output_tokens=20, limit_s=60, timeout_s=10,
-            body_of=lambda tokens: chat_body("pacer", [{"role": "user", "content": "x"}], tokens),
-        )  # fmt: skip
+            Target.of(Access(url)), 4, limits=Limits(40, 60, timeout_s=10), output_tokens=20, session=Same
+        )
         streams = [parse_chat(response) for response in run.counted]
         assert all(stream.error is None for stream in streams)
         return [
@@ -166,6 +178,48 @@ def test_duration_ends_a_level() -> None:
     with pacing(slots=8, base_us=2_000) as url:
         level = measured(url, concurrency=[4], duration_s=1.5, output_tokens=8).levels[0]
     assert level.valid and 100 < level.requests < 400
+    assert level.window_s == pytest.approx(1.5, abs=0.2)
+
+
+def test_the_first_wave_is_outside_a_window_of_time() -> None:
+    """8 requests that start together wait for one another's prefill; those of the window never do."""
+    with pacing(slots=8, base_us=2_000, prefill_us=500) as url:
+        level = measured(url, concurrency=[8], duration_s=1.5, output_tokens=20).levels[0]
+    # A request is about 60 pacer tokens: alone 30 ms of prefill, all eight together 240 ms.
+    assert level.valid and level.ttft_ms.p50 is not None and level.ttft_ms.p50 < 150
+
+
+def test_the_search_finds_the_level_of_the_law() -> None:
+    """TPOT is 4 + 0.5 N ms: 14 ms are kept up to N = 20."""
+    with pacing(slots=64, base_us=4_000, per_seq_us=500) as url:
+        load = measured(url, slo="tpot_p99=14.2ms", output_tokens=16, max_concurrency=64)
+    assert load.slo is not None and load.slo.resolved, load.slo
+    assert load.slo.concurrency is not None and 18 <= load.slo.concurrency <= 22
+    assert load.slo.breaks_at is not None and load.slo.broken is not None and "tpot_p99" in load.slo.broken
+    assert max(level.concurrency for level in load.levels) == 32
+    by_level = {level.concurrency: level for level in load.levels}
+    assert by_level[load.slo.concurrency].held == pytest.approx(1.0, abs=0.011)
+
+
+def test_an_objective_that_one_request_breaks_is_zero() -> None:
+    with pacing(slots=8, base_us=5_000) as url:
+        load = measured(url, slo="tpot_p99=2ms", output_tokens=8)
+    assert load.slo is not None and (load.slo.concurrency, load.slo.resolved) == (0, True)
+
+
+def test_a_walk_answers_from_its_own_levels() -> None:
+    with pacing(slots=16, base_us=4_000, per_seq_us=1_000) as url:
+        load = measured(url, slo="tpot_p90=9ms", concurrency=[1, 4, 16], requests=80, output_tokens=12)
+    assert load.slo is not None
+    assert (load.slo.concurrency, load.slo.breaks_at, load.slo.resolved) == (4, 16, False)
+    assert "no level between" in load.slo.why
+    assert [level.concurrency for level in load.levels] == [1, 4, 16]
+
+
+def test_throughput_flat_above_the_slots_is_the_knee() -> None:
+    with pacing(slots=4, base_us=5_000) as url:
+        load = measured(url, concurrency=[1, 2, 4, 8, 16], output_tokens=16)
+    assert load.knee is not None and load.knee.concurrency == 4
 
 
 def test_server_that_hangs_ends_too() -> None:
@@ -247,11 +301,10 @@ def test_client_cost_is_reported() -> None:
 def test_a_client_that_was_the_bottleneck_voids_the_level() -> None:
     async def main(url: str) -> Level:
         run = await run_level(
-            Target.of(Access(url)), 2, requests=12, output_tokens=4, limit_s=30, timeout_s=10,
-            body_of=lambda tokens: chat_body("pacer", [], tokens),
-        )  # fmt: skip
+            Target.of(Access(url)), 2, limits=Limits(12, 30, timeout_s=10), output_tokens=4, session=Same
+        )
         run.cpu_s = run.wall_s * 0.95
-        return summarize(run)[0]
+        return summarize(read_samples(run))
 
     with pacing(slots=4, base_us=2_000) as url:
         level = run_loop(main(url))

@@ -1,10 +1,13 @@
 """The closed loop: N requests in flight, each followed by the next one as soon as it ends.
 
-Nothing is read or computed while it runs: responses are kept as they came. Three things keep the loop from
+Nothing is read or computed while it runs: responses are kept as they came. Four things keep the loop from
 measuring itself:
 
 - the first wave (each worker's first request) is never counted: N requests that start together are prefilled
-  together. Its answers are of different lengths, so that the requests after it start apart;
+  together. Its answers are of different lengths, so that the requests after it start apart. A window of time
+  opens when all of it has ended;
+- the counted requests are the next ones to start, whatever they take: a cohort, so that no slow request is
+  left out for being slow;
 - when the last counted request is out, the workers go on with further ones, so that it too ends under full
   load; those are torn down then;
 - failed requests are counted, and a kept connection that was closed while idle is opened anew.
@@ -13,26 +16,44 @@ measuring itself:
 from __future__ import annotations
 
 import asyncio
+import gc
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from preop.instruments.wire.ask import Asker
+from preop.instruments.wire.chat import parse_chat
 from preop.instruments.wire.client import Response, Target
 from preop.instruments.wire.errors import WireError
 
-__all__ = ["LevelRun", "run_level"]
+__all__ = ["Decision", "LevelRun", "Limits", "Session", "User", "run_level", "watch_loop"]
 
 _LAG_TICK_S = 0.01
+_HURTS_TICKS = 20
 
-BodyOf = Callable[[int], bytes]
-"""The request for an answer of that many tokens; each call gives another one."""
+Decision = Literal["go on", "enough", "stop"]
+"""After a counted request has ended. "enough": start no more counted ones, let those that run end; "stop":
+end the level now."""
+
+
+class Session(Protocol):
+    """One user's requests, one after another: a single one, or a conversation whose history grows."""
+
+    needs_answer: bool
+    """The next request is made of the last answer."""
+
+    def next(self, output_tokens: int) -> bytes | None:
+        """The body of the next request; None: over."""
+
+    def answered(self, text: str) -> None:
+        """Take the last answer; only called where it is needed."""
 
 
 @dataclass
 class LevelRun:
-    """What one level of concurrency left behind. Times are `time.monotonic_ns()`."""
+    """What one level left behind. Times are `time.monotonic_ns()`."""
 
     concurrency: int
     asked: int
@@ -41,10 +62,15 @@ class LevelRun:
     """In the order they ended, failed ones included."""
     uncounted: list[Response] = field(default_factory=list)
     """The first wave, and what was torn down at the end (`end_ns` None): load, but no sample."""
+    due_ns: dict[int, int] = field(default_factory=dict)
+    """Open loop: when a response's request was to start, by the response's `id`."""
+    offered_per_s: float | None = None
     out_of_time: bool = False
     """The time was over before all requests that were asked for had ended."""
     unfinished: int = 0
     """Counted requests that were still running then."""
+    stopped_because: str | None = None
+    """Why the level was ended from outside."""
     wall_s: float = 0.0
     cpu_s: float = 0.0
     """CPU time of the event loop's thread."""
@@ -52,24 +78,44 @@ class LevelRun:
     """How late each tick of the event loop came."""
 
 
+@dataclass(frozen=True)
+class Limits:
+    """When a level ends."""
+
+    requests: int | None
+    """Counted requests; None: as many as start within `window_s`."""
+    limit_s: float
+    """Seconds for the whole level, whatever is done by then."""
+    window_s: float = math.inf
+    """Seconds in which counted requests may start."""
+    timeout_s: float = 120.0
+    """Seconds for each request."""
+
+
 async def run_level(
     target: Target,
     concurrency: int,
     *,
-    requests: int | None,
+    limits: Limits,
     output_tokens: int,
-    body_of: BodyOf,
-    limit_s: float,
-    timeout_s: float,
+    session: Callable[[], Session],
     progress: Callable[[int, int], None] = lambda done, failed: None,
+    decide: Callable[[Response], Decision] = lambda response: "go on",
+    hurts: Callable[[int], str | None] = lambda in_flight: None,
 ) -> LevelRun:
-    """Run one level until `requests` are counted or `limit_s` is over; `timeout_s` is each request's own."""
-    level = _Level(target, concurrency, requests, output_tokens, body_of, timeout_s, progress)
+    """Run one level until its requests are counted, or its time is over.
+
+    `decide` is asked after each counted request, and must be quick; `hurts`, asked a few times a second with
+    the number of requests in flight, ends the level with a reason.
+    """
+    level = _Level(target, concurrency, limits, output_tokens, session, progress, decide)
     began, cpu = time.monotonic(), time.thread_time()
-    ticker = asyncio.create_task(_tick(level.run.lags_ms))
+    ticker = asyncio.create_task(watch_loop(level.run, level.complete, lambda: level.in_flight, hurts))
     workers = [asyncio.create_task(level.work(index)) for index in range(concurrency)]
+    collecting = gc.isenabled()
+    gc.disable()  # nothing here is cyclic, and a collection over all reads kept would be a pause
     try:
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(limits.limit_s):
             await level.complete.wait()
     except TimeoutError:
         level.run.out_of_time, level.run.unfinished = True, level.running
@@ -77,6 +123,8 @@ async def run_level(
         for task in (ticker, *workers):
             task.cancel()
         results = await asyncio.gather(ticker, *workers, return_exceptions=True)
+        if collecting:
+            gc.enable()
     level.run.wall_s, level.run.cpu_s = time.monotonic() - began, time.thread_time() - cpu
     for result in results:
         if isinstance(result, Exception):
@@ -84,66 +132,126 @@ async def run_level(
     return level.run
 
 
+class User:
+    """Who sends the requests of one session after the other, on a connection that is kept."""
+
+    def __init__(self, target: Target, session: Callable[[], Session], timeout_s: float) -> None:
+        self._asker = Asker(target)
+        self._new_session, self._session = session, session()
+        self._timeout_s = timeout_s
+
+    async def ask(self, output_tokens: int) -> Response:
+        """The next request's response. Never raises for what the other side does."""
+        body = self._session.next(output_tokens)
+        while body is None:
+            self._session = self._new_session()
+            body = self._session.next(output_tokens)
+        try:
+            response = await self._asker.ask(body, self._timeout_s)
+        except WireError as error:
+            await asyncio.sleep(0.05)  # nobody there: do not spin
+            now = time.monotonic_ns()
+            return Response(sent_ns=now, end_ns=now, error=error)
+        if self._session.needs_answer:
+            stream = parse_chat(response)
+            if stream.error is None:
+                self._session.answered(stream.text)
+            else:
+                self._session = self._new_session()  # a conversation cannot go on without its answer
+        return response
+
+    def leave(self) -> Response | None:
+        """Tear the connection down; what had come of a request that was cancelled."""
+        torn_down = self._asker.torn_down
+        self._asker.close()
+        return torn_down
+
+
 class _Level:
     def __init__(
         self,
         target: Target,
         concurrency: int,
-        requests: int | None,
+        limits: Limits,
         output_tokens: int,
-        body_of: BodyOf,
-        timeout_s: float,
+        session: Callable[[], Session],
         progress: Callable[[int, int], None],
+        decide: Callable[[Response], Decision],
     ) -> None:
-        self.run = LevelRun(concurrency, requests or 0)
+        self.run = LevelRun(concurrency, limits.requests or 0)
         self.complete = asyncio.Event()
         self.running = 0
         """Counted requests in flight."""
-        self._target, self._body_of, self._timeout_s = target, body_of, timeout_s
-        self._tokens, self._progress = output_tokens, progress
-        self._left = math.inf if requests is None else requests
+        self.in_flight = 0
+        self._target, self._session, self._limits = target, session, limits
+        self._tokens, self._progress, self._decide = output_tokens, progress, decide
+        self._left = math.inf if limits.requests is None else limits.requests
+        self._first_wave = concurrency
+        self._window_ends: float | None = None
         self._failed = 0
 
     async def work(self, index: int) -> None:
-        asker = Asker(self._target)
+        user = User(self._target, self._session, self._limits.timeout_s)
+        share = math.ceil(self._tokens * (index + 1) / self.run.concurrency)
         try:
-            share = math.ceil(self._tokens * (index + 1) / self.run.concurrency)
-            self.run.uncounted.append(await self._ask(asker, share))
+            self.run.uncounted.append(await self._ask(user, share))
+            self._first_wave -= 1
+            if self._first_wave == 0:
+                self._window_ends = time.monotonic() + self._limits.window_s
             while not self.complete.is_set():
-                if self._left > 0:
-                    await self._counted(asker)
+                if self._counts():
+                    await self._counted(user)
                 else:
-                    self.run.uncounted.append(await self._ask(asker, self._tokens))
+                    self.run.uncounted.append(await self._ask(user, self._tokens))
         finally:
-            if asker.torn_down is not None:
-                self.run.uncounted.append(asker.torn_down)
-            asker.close()
+            torn_down = user.leave()
+            if torn_down is not None:
+                self.run.uncounted.append(torn_down)
 
-    async def _counted(self, asker: Asker) -> None:
+    def _counts(self) -> bool:
+        """Whether a request that starts now is counted."""
+        if self._limits.requests is not None:
+            return self._left > 0
+        return self._window_ends is not None and time.monotonic() < self._window_ends
+
+    async def _counted(self, user: User) -> None:
         self._left -= 1
         self.running += 1
         try:
-            response = await self._ask(asker, self._tokens)
+            response = await self._ask(user, self._tokens)
         finally:
             self.running -= 1
         self.run.counted.append(response)
         self._failed += response.error is not None or response.status != 200
         self._progress(len(self.run.counted), self._failed)
-        if self._left <= 0 and self.running == 0:
+        decision = self._decide(response)
+        if decision != "go on":
+            self._left, self._window_ends = 0, 0.0
+        if decision == "stop" or (self.running == 0 and not self._counts()):
+            self.run.unfinished = self.running
             self.complete.set()
 
-    async def _ask(self, asker: Asker, tokens: int) -> Response:
-        body = self._body_of(tokens)
+    async def _ask(self, user: User, tokens: int) -> Response:
+        self.in_flight += 1
         try:
-            return await asker.ask(body, self._timeout_s)
-        except WireError as error:
-            await asyncio.sleep(0.05)  # nobody there: do not spin
-            now = time.monotonic_ns()
-            return Response(sent_ns=now, end_ns=now, error=error)
+            return await user.ask(tokens)
+        finally:
+            self.in_flight -= 1
 
 
-async def _tick(lags_ms: list[float]) -> None:
+async def watch_loop(
+    run: LevelRun,
+    complete: asyncio.Event,
+    in_flight: Callable[[], int],
+    hurts: Callable[[int], str | None],
+) -> None:
+    """How late the event loop wakes up; and the end of the level when something hurts."""
+    ticks = 0
     while True:
         due = time.monotonic() + _LAG_TICK_S
         await asyncio.sleep(_LAG_TICK_S)
-        lags_ms.append(max(0.0, (time.monotonic() - due) * 1e3))
+        run.lags_ms.append(max(0.0, (time.monotonic() - due) * 1e3))
+        ticks += 1
+        if ticks % _HURTS_TICKS == 0 and (why := hurts(in_flight())) is not None:
+            run.stopped_because = why
+            complete.set()

@@ -8,7 +8,7 @@ from functools import cache
 
 from preop.evidence import Percentiles
 
-__all__ = ["CONFIDENCE", "least_samples", "percentiles", "quantile"]
+__all__ = ["CONFIDENCE", "least_samples", "percentiles", "quantile", "wilson"]
 
 CONFIDENCE = 0.99
 
@@ -47,3 +47,17 @@ def percentiles(samples: Sequence[float], failed: int = 0) -> Percentiles:
     values = [quantile(samples, q, failed) for q in (0.50, 0.99)]
     p50, p99 = (None if value is None else round(value, 3) for value in values)
     return Percentiles(p50=p50, p99=p99)
+
+
+def wilson(kept: float, of: int, z: float) -> tuple[float, float]:
+    """Wilson's score interval for a share, from `kept` of `of`; (0, 1) of nothing.
+
+    E. B. Wilson, "Probable inference, the law of succession, and statistical inference", JASA 22, 1927.
+    """
+    if of == 0:
+        return 0.0, 1.0
+    share = kept / of
+    centre = share + z * z / (2 * of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    scale = 1 + z * z / of
+    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)

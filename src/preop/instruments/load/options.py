@@ -1,0 +1,113 @@
+"""What the user may set for a run of load."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from preop.errors import UsageError
+from preop.instruments.load.slo import Objective, parse_objective
+from preop.instruments.types import MOST_CONCURRENT, Job
+
+__all__ = ["Options", "options_of"]
+
+BUDGET_S = 120.0
+OUTPUT_TOKENS = 64
+MAX_CONCURRENCY = 256
+_WAVES = 3
+_LEAST_REQUESTS = 12
+"""A median takes 11 (see `statistics.least_samples`)."""
+_PROVING_REQUESTS = 662
+"""What a p99 takes; the search stops a level before, as soon as its sample tells."""
+_DEFAULT_TOP = 8
+
+
+@dataclass(frozen=True)
+class Options:
+    """`requests` and `duration_s` are for each level, `budget_s` for all of them."""
+
+    concurrency: tuple[int, ...] | None
+    """The levels to walk; None: search for the objective's boundary."""
+    top: int
+    """The highest level that a search may reach."""
+    objective: Objective | None = None
+    requests: int | None = None
+    """None: three for each of the level's workers, 12 at least; with `duration_s`, as many as it allows."""
+    duration_s: float | None = None
+    prompt_tokens: int | None = None
+    """None: the prompts as they are."""
+    output_tokens: int = OUTPUT_TOKENS
+    budget_s: float = BUDGET_S
+
+    def requests_at(self, concurrency: int) -> int | None:
+        """Requests to be counted at a level of a walk; None: until its time is over."""
+        if self.requests is not None:
+            return self.requests
+        return None if self.duration_s is not None else max(_WAVES * concurrency, _LEAST_REQUESTS)
+
+    @property
+    def proving_requests(self) -> int:
+        """Most requests that the search spends on proving one level."""
+        return self.requests or _PROVING_REQUESTS
+
+
+def options_of(job: Job) -> Options:
+    """The job's options with defaults. Raises `UsageError` for one that cannot be."""
+    given = job.options
+    slo = given.get("slo")
+    objective = parse_objective(slo) if isinstance(slo, str) else None
+    top = _whole(_number(given, "max_concurrency")) or MAX_CONCURRENCY
+    levels = given.get("concurrency")
+    if levels is None and objective is None:
+        levels = _default_levels(job, given.get("max_concurrency"))
+    if isinstance(levels, int):
+        levels = [levels]
+    if levels is not None:
+        if not isinstance(levels, list | tuple) or not levels:
+            raise UsageError("--concurrency: expected whole numbers, as 1,2,4,8")
+        for level in levels:
+            if isinstance(level, bool) or not isinstance(level, int) or not 1 <= level <= MOST_CONCURRENT:
+                raise UsageError(
+                    f"--concurrency: {level!r} is not a whole number from 1 to {MOST_CONCURRENT}"
+                )
+    numbers = {name: _number(given, name) for name in ("duration_s", "budget_s")}
+    counts = {name: _number(given, name) for name in ("requests", "prompt_tokens", "output_tokens")}
+    for name, value in counts.items():
+        if value is not None and value != int(value):
+            raise UsageError(f"{_flag(name)}: {value} is not a whole number")
+    return Options(
+        concurrency=None if levels is None else tuple(sorted(set(levels))),
+        top=min(top, MOST_CONCURRENT),
+        objective=objective,
+        requests=_whole(counts["requests"]),
+        duration_s=numbers["duration_s"],
+        prompt_tokens=_whole(counts["prompt_tokens"]),
+        output_tokens=_whole(counts["output_tokens"]) or OUTPUT_TOKENS,
+        budget_s=numbers["budget_s"] or BUDGET_S,
+    )
+
+
+def _default_levels(job: Job, asked_top: object) -> list[int]:
+    """1, 2, 4, ... up to --max-concurrency; without it to 8, none above the engine's own cap, and the cap
+    itself where it is below 8."""
+    cap = job.deployment.fact("max_num_seqs").value
+    top = asked_top if isinstance(asked_top, int) else _DEFAULT_TOP
+    if isinstance(cap, int) and not isinstance(cap, bool) and 1 <= cap <= top:
+        top = cap
+    return sorted({1 << power for power in range(top.bit_length()) if 1 << power <= top} | {top})
+
+
+def _number(given: dict[str, object], name: str) -> float | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+        raise UsageError(f"{_flag(name)}: {value!r} is not a number above 0")
+    return value
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _flag(name: str) -> str:
+    return "--" + name.removesuffix("_s").replace("_", "-")
