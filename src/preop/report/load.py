@@ -52,7 +52,7 @@ def load_lines(load: Load, language: Language) -> Iterator[str]:
         "p99 ms",
         "TPOT p50",
         "p99 ms",
-        "tok/s",
+        "tokens/s",
     ]
     rows = [_row(level, closed) for level in load.levels]
     widths = [max(cells(row[column]) for row in [head, *rows]) for column in range(len(head))]
@@ -84,7 +84,7 @@ def _row(level: Level, closed: bool) -> list[str]:
         _fixed(level.ttft_ms.p99, 0),
         _fixed(level.tpot_ms.p50, 1),
         _fixed(level.tpot_ms.p99, 1),
-        _fixed(level.output_tokens_per_s, 0),
+        _fixed(level.output_tokens_per_s, 1),
     ]
 
 
