@@ -34,7 +34,7 @@ _WORDS = {
     "none_up_to": Text("none up to {}", "到 {} 为止没有"),
     "faster": Text("below 1, A is faster", "小于 1 表示 A 更快"),
 }
-_BAR = 16
+_BAR = 12
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
