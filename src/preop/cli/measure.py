@@ -79,6 +79,14 @@ def streaming(served: list[str] | None, **flags: Any) -> int:
 @click.option("--model", help="Name of the model to ask for (default: the one it serves).")
 @click.option("--prompts", help="Your real prompts, JSON Lines.")
 @click.option("--concurrency", metavar="1,2,4", help="Levels.")
+@click.option("--rate", metavar="1,2,4", help="Open loop: requests a second, whatever becomes of them.")
+@click.option("--arrivals", metavar="PROCESS", help="With --rate: poisson (default), constant, gamma:CV.")
+@click.option(
+    "--trace", metavar="FILE", help="Open loop: start requests at the times of a trace (CSV, JSONL)."
+)
+@click.option(
+    "--trace-speed", type=click.FloatRange(0.001, 1000), help="With --trace: so many times as fast."
+)
 @click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
 @click.option("--duration", metavar="10s", help="Time at each level, instead of --requests.")
 @click.option(
@@ -104,6 +112,12 @@ def load(served: list[str] | None, **flags: Any) -> int:
         raise UsageError("--requests and --duration: give one of them")
     if flags["prompts"] and flags["prompt_tokens"]:
         raise UsageError("--prompts and --prompt-tokens: give one of them (your prompts stay as they are)")
+    loops = [name for name in ("concurrency", "rate", "trace") if flags[name]]
+    if len(loops) > 1:
+        raise UsageError(f"--{loops[0]} and --{loops[1]}: give one of them")
+    for name, needed in (("arrivals", "rate"), ("trace_speed", "trace")):
+        if flags[name] and not flags[needed]:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --{needed}")
     return _measure("load", served, flags)
 
 
@@ -181,6 +195,10 @@ def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
         "requests": flags.get("requests") or (None if flags.get("duration") else measure.requests),
         "duration_s": _seconds(flags.get("duration")),
         "slo": flags.get("slo"),
+        "rate": flags.get("rate"),
+        "arrivals": flags.get("arrivals"),
+        "trace": flags.get("trace"),
+        "trace_speed": flags.get("trace_speed"),
         "max_concurrency": flags.get("max_concurrency"),
         "prompt_tokens": flags.get("prompt_tokens"),
         "output_tokens": flags.get("output_tokens"),

@@ -5,6 +5,9 @@ for nothing else: a change of a README or of another service's flags leaves it v
 without being set follows from engine, version and hardware, so the flags that were set are compared, and
 what the running engine said of the others where both sides know it.
 
+Under load every flag has a say, so that all of them are compared but those that say nothing of speed. A local
+model or tokenizer belongs to it by what its files hold, and is looked at again where it was.
+
 Where something of this cannot be seen in the files (no version, no GPU, hidden flags), two engines could not
 be told apart: the evidence then belongs to the endpoint that was measured.
 """
@@ -12,6 +15,8 @@ be told apart: the evidence then belongs to the endpoint that was measured.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,11 +28,29 @@ from preop.inputs import Inputs
 from preop.instruments.types import Access, Instrument
 from preop.secrets import mask_text
 
-__all__ = ["IDENTITY", "fingerprint", "mismatch"]
+__all__ = ["IDENTITY", "fingerprint", "mismatch", "remembered"]
 
 IDENTITY = ("engine_version", "model", "gpu", "gpu_count", "accelerator")
 """Facts that count whoever states them. All others count where the user set them."""
-_MOST_BYTES = 1 << 28
+_MOST_BYTES = 64 << 20
+"""Of a larger file its size and so much of its head count: a GGUF has its tokenizer there."""
+_SILENT = re.compile(
+    r"host|port|.*[-_](host|port|address|addr|ip)|uds|served[-_]model[-_]name|alias|a|m|model|image"
+    r"|(.*[-_])?(api[-_]?key|password|secret|ssl|cors|logs?|logging|logger|verbose|verbosity|metrics|otlp|usage|parser)"
+    r"([-_].*)?|root[-_]path|allow(ed)?[-_](origins|methods|headers|credentials)|middleware|(.*[-_])?tool([-_].*)?"
+    r"|chat[-_]template.*|jinja|response[-_]role|reasoning[-_]format|download[-_]dir|hf[-_].*token|.*_TOKEN|generation[-_]config",
+    re.IGNORECASE,
+)
+"""Flags that say nothing of speed: addresses, names, keys, logs, what an answer looks like."""
+_SPEED_ENVIRONMENT = re.compile(
+    r"(VLLM|SGLANG|SGL|LLAMA_ARG|GGML|TRTLLM|TLLM|CUDA|NVIDIA|HIP|ROCR|NCCL|PYTORCH|TORCH|OMP|MKL)_.*"
+)
+_TOKENIZER_FLAG = re.compile(r".*(tokenizer|revision).*")
+_TOKENIZER_FILE = re.compile(
+    r"(tokenizer|special_tokens|added_tokens|vocab|chat_template).*|merges\.txt|.*\.(model|tiktoken|gguf|jinja)"
+)
+_MODEL_FILE = re.compile(r"(config|hf_quant_config|quantize_config)\.json|.*\.(gguf|safetensors|bin|pt)")
+_MOST_FILES = 1000
 
 
 def fingerprint(
@@ -52,11 +75,18 @@ def fingerprint(
         "running": {name: fact.value for name, fact in flags.items() if fact.set_by == "engine"},
         "unseen": unseen,
         "endpoint": mask_text(access.url) if access else None,
+        "flags": _flags(instrument, deployment),
         "inputs": {
             name: digest
             for name in instrument.reads
             if (digest := _digest(getattr(inputs, name))) is not None
         },
+        "paths": {
+            name: os.path.abspath(path)  # noqa: PTH100 a link stays one: it may lead elsewhere later
+            for name in instrument.reads
+            if (path := getattr(inputs, name)) is not None and _digest(path) is not None
+        },
+        "model_files": _model_files(instrument, deployment),
     }
     kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(belongs))
     return kept  # as it comes back from the run's folder
@@ -74,11 +104,16 @@ def mismatch(instrument: Instrument, taken: Mapping[str, Any], now: Mapping[str,
     for name in sorted(was_set.keys() | is_set.keys()):
         if was_set.get(name) != is_set.get(name):
             return f"{name} was {_said(was_set.get(name))}, is {_said(is_set.get(name))}"
-    for part in ("running", "inputs"):
+    then, here = _part(taken, "flags"), _part(now, "flags")
+    for name in sorted(then.keys() | here.keys()):
+        if then.get(name, "") != here.get(name, "") or (name in then) != (name in here):
+            was, is_ = (_said(part[name]) if name in part else "not set" for part in (then, here))
+            return f"{name} was {was}, is {is_}"
+    for part in ("running", "inputs", "model_files"):
         then, here = _part(taken, part), _part(now, part)
         for name in sorted(then.keys() & here.keys()):
             if then[name] != here[name]:
-                return f"{name} has changed" if part == "inputs" else f"{name} ran at {then[name]}"
+                return f"{name} ran at {then[name]}" if part == "running" else f"{name} has changed"
     there, here_ = taken.get("endpoint"), now.get("endpoint")
     if instrument.at_endpoint and here_ is not None and there != here_:
         return f"it was measured at {there}"
@@ -98,19 +133,69 @@ def _said(value: Any) -> str:
     return "not set" if value is None else str(value)[:80]
 
 
+def remembered(inputs: Inputs, taken: Mapping[str, Any]) -> Inputs:
+    """The inputs of a check, with those that it was not given from where the evidence `taken` had them: their
+    content may have changed."""
+    paths = {
+        name: path
+        for name, path in _part(taken, "paths").items()
+        if name in Inputs.__struct_fields__ and isinstance(path, str) and getattr(inputs, name) is None
+    }
+    return msgspec.structs.replace(inputs, **paths)
+
+
+def _flags(instrument: Instrument, deployment: Deployment) -> dict[str, Any]:
+    """The flags that may have a say in what was measured, besides those that are facts."""
+    if instrument.puts_load:
+        chosen = [
+            name
+            for name in deployment.flags
+            if not _SILENT.fullmatch(name) and (not name.isupper() or _SPEED_ENVIRONMENT.fullmatch(name))
+        ]
+    elif "tokenizer" in instrument.depends_on:
+        chosen = [name for name in deployment.flags if _TOKENIZER_FLAG.fullmatch(name)]
+    else:
+        chosen = []
+    facts = {name.replace("_", "-") for name in instrument.depends_on}
+    told = {name: deployment.flags[name] for name in chosen if name not in facts}
+    return {name: mask_text(value) if isinstance(value, str) else value for name, value in told.items()}
+
+
+def _model_files(instrument: Instrument, deployment: Deployment) -> dict[str, str]:
+    """By name, what the model's files on this machine hold, as far as the instrument depends on them."""
+    path = deployment.model.path if deployment.model is not None else None
+    if path is None or "model" not in instrument.depends_on:
+        return {}
+    pattern = _TOKENIZER_FILE if "tokenizer" in instrument.depends_on else _MODEL_FILE
+    return _contents(Path(path), pattern)
+
+
 def _digest(path: str | None) -> str | None:
-    """Of what an input holds: a file's bytes, or the small files of a folder; None where it is none here."""
+    """Of what an input holds: a file's bytes, or a tokenizer's files in a folder; None where it is none here."""
     if path is None:
         return None
-    at = Path(path)
+    contents = _contents(Path(path), _TOKENIZER_FILE)
+    told = "".join(f"{name}\0{content}\0" for name, content in sorted(contents.items()))
+    return f"sha256:{hashlib.sha256(told.encode()).hexdigest()}" if contents else None
+
+
+def _contents(at: Path, pattern: re.Pattern[str]) -> dict[str, str]:
+    """A digest for a file, or for each of a folder's whose name is of `pattern`; none of what cannot be
+    read."""
+    found = {}
     try:
-        files = sorted(at.glob("*.json")) + sorted(at.glob("*.model")) if at.is_dir() else [at]
-        digest = hashlib.sha256()
-        for file in files:
-            if not file.is_file() or file.stat().st_size > _MOST_BYTES:
-                return None
-            digest.update(file.name.encode() + b"\0" if at.is_dir() else b"")
-            digest.update(file.read_bytes())
+        is_folder = at.is_dir()
+        files = [each for each in at.iterdir() if pattern.fullmatch(each.name)] if is_folder else [at]
+        for file in sorted(files)[:_MOST_FILES]:
+            if file.is_file():
+                found[file.name if is_folder else ""] = _head(file)
     except (OSError, ValueError):
-        return None
-    return f"sha256:{digest.hexdigest()}" if files else None
+        return {}
+    return found
+
+
+def _head(file: Path) -> str:
+    with file.open("rb") as opened:
+        digest = hashlib.sha256(opened.read(_MOST_BYTES))
+    digest.update(str(file.stat().st_size).encode())
+    return digest.hexdigest()

@@ -13,10 +13,10 @@ import pytest
 from wire.pacers import free_port, pacing
 from wire.servers import HANG, HEAD, Step, chunked, playing
 
+from load.measuring import job, measured
 from preop.deployment.types import Deployment
 from preop.errors import InputError, InstrumentError, UsageError
 from preop.evidence import Level, Load
-from preop.facts import Origin, known
 from preop.inputs import Inputs
 from preop.instruments.load import LOAD
 from preop.instruments.load.closed import Limits, run_level
@@ -26,20 +26,6 @@ from preop.instruments.load.samples import read_samples
 from preop.instruments.types import Access, Job
 from preop.instruments.wire.chat import chat_body, parse_chat
 from preop.instruments.wire.client import Target, run_loop
-
-
-def job(
-    url: str, options: dict[str, object] | None = None, inputs: Inputs | None = None, cap: int | None = None
-) -> Job:
-    facts = {} if cap is None else {"max_num_seqs": known(cap, "user", Origin("argument", "test"))}
-    deployment = Deployment("d", "unknown", "test", facts)
-    return Job(deployment, Access(url), inputs=inputs or Inputs(), options=options or {})
-
-
-def measured(url: str, inputs: Inputs | None = None, **options: object) -> Load:
-    payload = LOAD.run(job(url, options, inputs))
-    assert isinstance(payload, Load)
-    return payload
 
 
 class Same:

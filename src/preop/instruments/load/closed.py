@@ -140,11 +140,14 @@ class User:
         self._new_session, self._session = session, session()
         self._timeout_s = timeout_s
 
-    async def ask(self, output_tokens: int) -> Response:
-        """The next request's response. Never raises for what the other side does."""
-        body = self._session.next(output_tokens)
+    async def ask(self, output_tokens: int, new_session: Callable[[], Session] | None = None) -> Response:
+        """The next request's response; with `new_session` the first one of another session.
+
+        Never raises for what the other side does.
+        """
+        body = None if new_session else self._session.next(output_tokens)
         while body is None:
-            self._session = self._new_session()
+            self._session = (new_session or self._new_session)()
             body = self._session.next(output_tokens)
         try:
             response = await self._asker.ask(body, self._timeout_s)

@@ -34,6 +34,10 @@ MAX_LAG_SHARE = 0.1
 """Most that the client may wake up late, at the median, in shares of the median TTFT ..."""
 MAX_LAG_MS = 5.0
 """... or in milliseconds, whichever is more."""
+GROWTH = 1.5
+GROWTH_ROOM = 4.0
+"""Open loop: so many times the requests in flight in the first third of the window may be in flight in its last
+third, and some more, since arrivals by chance come in clusters."""
 FOREIGN_SHARE = 0.2
 """More running in the engine than this share above what was asked for: somebody else is using it."""
 
@@ -108,8 +112,20 @@ def _in_flight(samples: Sequence[Sample], window: tuple[int, int]) -> float:
     busy = 0
     for sample in samples:
         ended = sample.end_ns if sample.end_ns is not None else end
-        busy += max(0, min(end, ended) - max(begin, sample.sent_ns))
+        busy += max(0, min(end, ended) - max(begin, sample.due_ns))
     return busy / (end - begin)
+
+
+def _first_and_last_third(samples: LevelSamples) -> tuple[float, float]:
+    """Requests waiting to start or in flight, averaged over the first and the last third of the window."""
+    dues = [sample.due_ns for sample in samples.counted]
+    begin, end = min(dues), max(dues) + 1
+    third = max(1, (end - begin) // 3)
+    everything = [*samples.counted, *samples.uncounted]
+    return (
+        _in_flight(everything, (begin, begin + third)),
+        _in_flight(everything, (end - third, end)),
+    )
 
 
 def _tokens_per_s(
@@ -175,6 +191,13 @@ def _voided(
         late = median(delays_ms)
         if ttft_ms and late > max(MAX_LAG_MS, MAX_LAG_SHARE * median(ttft_ms)):
             return f"requests started {late:.1f} ms late at the median: the load generator did not keep up"
+        if samples.unfinished > MAX_ERROR_SHARE * (total + samples.unfinished):
+            return (
+                f"{samples.unfinished} of {samples.asked} requests were still running when the time was over"
+            )
+        first, last = _first_and_last_third(samples)
+        if last > GROWTH * first + GROWTH_ROOM:
+            return f"in flight grew from {first:.1f} to {last:.1f}: at this rate there is no steady state"
     elif effective is not None and effective < MIN_EFFECTIVE * samples.concurrency:
         return f"only {effective:.1f} of {samples.concurrency} requests were in flight on average"
     if samples.wall_s and samples.cpu_s / samples.wall_s > MAX_CPU_SHARE:
@@ -188,6 +211,8 @@ def _warnings(
     samples: LevelSamples, finished: Sequence[Sample], server: ServerSeen | None, counts_tokens: bool
 ) -> list[str]:
     said = []
+    if samples.out_of_time and samples.unfinished:
+        said.append(f"{samples.unfinished} requests were still running when the time was over: not counted")
     if finished and not counts_tokens:
         said.append("some answers state no usage, so there is no time per output token")
     per_chunk = _tokens_per_chunk(finished)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from preop.errors import UsageError
+from preop.instruments.load.arrivals import Process, parse_process
 from preop.instruments.load.slo import Objective, parse_objective
 from preop.instruments.types import MOST_CONCURRENT, Job
 
@@ -19,6 +20,9 @@ _LEAST_REQUESTS = 12
 _PROVING_REQUESTS = 662
 """What a p99 takes; the search stops a level before, as soon as its sample tells."""
 _DEFAULT_TOP = 8
+_OPEN_REQUESTS = 64
+_MOST_PER_S = 100_000
+_LEAST_WINDOW_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,23 @@ class Options:
     """None: the prompts as they are."""
     output_tokens: int = OUTPUT_TOKENS
     budget_s: float = BUDGET_S
+    rates: tuple[float, ...] | None = None
+    """Open loop: requests a second."""
+    arrivals: Process = field(default_factory=lambda: parse_process("poisson"))
+    trace: str | None = None
+    """Open loop: a file with the times of arrivals, replayed `trace_speed` times as fast."""
+    trace_speed: float = 1.0
+
+    @property
+    def is_open(self) -> bool:
+        """Requests start when they are due, not when another one ends."""
+        return self.rates is not None or self.trace is not None
+
+    def window_at(self, rate: float) -> float:
+        """Seconds for which requests are counted at a rate."""
+        if self.duration_s is not None:
+            return self.duration_s
+        return max(_LEAST_WINDOW_S, (self.requests or _OPEN_REQUESTS) / rate)
 
     def requests_at(self, concurrency: int) -> int | None:
         """Requests to be counted at a level of a walk; None: until its time is over."""
@@ -56,8 +77,10 @@ def options_of(job: Job) -> Options:
     slo = given.get("slo")
     objective = parse_objective(slo) if isinstance(slo, str) else None
     top = _whole(_number(given, "max_concurrency")) or MAX_CONCURRENCY
-    levels = given.get("concurrency")
-    if levels is None and objective is None:
+    rates = _rates(given.get("rate"))
+    trace, speed = given.get("trace"), _number(given, "trace_speed") or 1.0
+    levels = given.get("concurrency") if rates is None and trace is None else None
+    if levels is None and objective is None and rates is None and trace is None:
         levels = _default_levels(job, given.get("max_concurrency"))
     if isinstance(levels, int):
         levels = [levels]
@@ -83,6 +106,10 @@ def options_of(job: Job) -> Options:
         prompt_tokens=_whole(counts["prompt_tokens"]),
         output_tokens=_whole(counts["output_tokens"]) or OUTPUT_TOKENS,
         budget_s=numbers["budget_s"] or BUDGET_S,
+        rates=rates,
+        arrivals=parse_process(str(given.get("arrivals") or "poisson")),
+        trace=str(trace) if trace is not None else None,
+        trace_speed=speed,
     )
 
 
@@ -94,6 +121,18 @@ def _default_levels(job: Job, asked_top: object) -> list[int]:
     if isinstance(cap, int) and not isinstance(cap, bool) and 1 <= cap <= top:
         top = cap
     return sorted({1 << power for power in range(top.bit_length()) if 1 << power <= top} | {top})
+
+
+def _rates(given: object) -> tuple[float, ...] | None:
+    if given is None:
+        return None
+    try:
+        rates = sorted({float(part) for part in str(given).split(",")})
+    except ValueError:
+        rates = []
+    if not rates or not all(0 < rate <= _MOST_PER_S for rate in rates):
+        raise UsageError(f"--rate {given}: expected requests a second, as 0.5,1,2")
+    return tuple(rates)
 
 
 def _number(given: dict[str, object], name: str) -> float | None:

@@ -1,0 +1,166 @@
+"""One endpoint under load: made ready once, then one level after another."""
+
+from __future__ import annotations
+
+import math
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from statistics import median
+
+from preop.errors import InstrumentError
+from preop.instruments.load.arrivals import Arrival
+from preop.instruments.load.closed import Decision, Limits, run_level
+from preop.instruments.load.open import Due, Window, run_open
+from preop.instruments.load.options import Options
+from preop.instruments.load.samples import LevelSamples, Sample, glimpse, read_samples
+from preop.instruments.load.workload import Workload, workload_of
+from preop.instruments.prompts import Messages, of_length, salted
+from preop.instruments.types import MOST_CONCURRENT, Access, Job
+from preop.instruments.wire.ask import Asker, knows_ignore_eos, model_name
+from preop.instruments.wire.chat import chat_body
+from preop.instruments.wire.client import Response, Target
+
+__all__ = ["Runner"]
+
+REQUEST_TIMEOUT_S = 120.0
+_WARM_UP_WORDS = (40, 120)
+_LEAD_SHARE = 0.25
+"""Open loop: arrivals before the window, as a share of it."""
+
+
+def go_on(sample: Sample) -> Decision:
+    """No decision before the level is through."""
+    return "go on"
+
+
+class Runner:
+    """Puts load on one endpoint. `ready` first; then its levels, one at a time."""
+
+    def __init__(self, job: Job, access: Access, options: Options, own: list[Messages] | None) -> None:
+        self._job, self._options, self._own = job, options, own
+        self._target = Target.of(access)
+        self._ignore_eos = knows_ignore_eos(job.deployment)
+        self.model: str | None = None
+        self.workload: Workload
+        self.name = ""
+        """What stands before this endpoint's lines of progress, where there are several."""
+
+    async def ready(self) -> None:
+        """Find the model's name, warm up, and lay out what is sent.
+
+        Raises `InstrumentError` where the endpoint cannot be measured at all.
+        """
+        self.model = await model_name(self._target, self._job)
+        self._job.progress(f"{self.name}warm-up")
+        points = await self._warm_up()
+        self.workload = workload_of(self._options, self._own, self.model, self._ignore_eos, points)
+
+    async def closed(
+        self,
+        concurrency: int,
+        requests: int | None,
+        seconds: float,
+        decide: Callable[[Sample], Decision] = go_on,
+    ) -> LevelSamples:
+        """One level of the closed loop, of at most that many seconds."""
+        self.workload.new_level()
+        options = self._options
+        windowed = requests is None and options.duration_s is not None
+        limits = Limits(
+            requests=requests,
+            limit_s=max(0.1, seconds),
+            window_s=options.duration_s or math.inf if windowed else math.inf,
+            timeout_s=REQUEST_TIMEOUT_S,
+        )
+        run = await run_level(
+            self._target,
+            concurrency,
+            limits=limits,
+            output_tokens=options.output_tokens,
+            session=self.workload.session,
+            decide=self._seen(f"concurrency {concurrency}", requests, decide),
+        )
+        return read_samples(run, self._target.api_key)
+
+    async def rate(self, per_s: float, window_s: float, seconds: float) -> LevelSamples:
+        """One level of the open loop at `per_s` requests a second on average."""
+        process = self._options.arrivals
+        lead = max(1.0, _LEAD_SHARE * window_s)
+
+        def schedule() -> Iterator[Due]:
+            for offset in process.offsets(per_s, seed=secrets.randbits(32)):
+                yield Due(offset, self.workload.session, self._options.output_tokens)
+
+        window = Window(lead, lead + window_s, seconds, REQUEST_TIMEOUT_S, MOST_CONCURRENT)
+        return await self._open(f"{per_s:g} requests/s", schedule(), window, round(per_s * window_s))
+
+    async def trace(self, arrivals: list[Arrival], speed: float, seconds: float) -> LevelSamples:
+        """The arrivals of a trace, `speed` times as fast."""
+        asked = self._options.output_tokens
+        schedule = (
+            Due(each.offset_s / speed, self.workload.session, each.output_tokens or asked)
+            for each in arrivals
+        )
+        length = max(arrivals[-1].offset_s / speed, 1e-3)
+        window = Window(0.0, length * (1 + 1e-9) + 1e-3, seconds, REQUEST_TIMEOUT_S, MOST_CONCURRENT)
+        return await self._open("trace", schedule, window, len(arrivals))
+
+    async def _open(self, name: str, schedule: Iterator[Due], window: Window, requests: int) -> LevelSamples:
+        self.workload.new_level()
+        run = await run_open(self._target, schedule, window, decide=self._seen(name, requests, go_on))
+        return read_samples(run, self._target.api_key)
+
+    def _seen(
+        self, name: str, requests: int | None, decide: Callable[[Sample], Decision]
+    ) -> Callable[[Response], Decision]:
+        show = _Shown(self._job, self.name + name, requests)
+
+        def seen(response: Response) -> Decision:
+            sample = glimpse(response)
+            show.add(sample)
+            return decide(sample)
+
+        return seen
+
+    async def _warm_up(self) -> list[tuple[int, int]]:
+        """Requests before all levels, never counted. They also tell how many words a token is."""
+        asker = Asker(self._target)
+        points: list[tuple[int, int]] = []
+        try:
+            for words in _WARM_UP_WORDS:
+                messages = salted(of_length(words), secrets.token_hex(6))
+                body = chat_body(
+                    self.model, messages, self._options.output_tokens, ignore_eos=self._ignore_eos
+                )
+                stream = await asker.ask_and_read(body, REQUEST_TIMEOUT_S)
+                if stream.error is not None:
+                    raise InstrumentError(f"the warm-up request failed: {stream.error}")
+                if stream.prompt_tokens is not None:
+                    points.append((words, stream.prompt_tokens))
+        finally:
+            asker.close()
+        return points
+
+
+class _Shown:
+    """The line of progress of one level."""
+
+    def __init__(self, job: Job, name: str, requests: int | None) -> None:
+        self._job, self._name = job, name
+        self._of = f" of {requests}" if requests is not None else ""
+        self._began = time.monotonic()
+        self._ttft: list[float] = []
+        self._done = self._failed = 0
+
+    def add(self, sample: Sample) -> None:
+        self._done += 1
+        self._failed += sample.error is not None
+        if sample.ttft_ms is not None and sample.error is None:
+            self._ttft.append(sample.ttft_ms)
+        line = f"{self._name}, {self._done}{self._of} requests"
+        if self._failed:
+            line += f", {self._failed} failed"
+        if self._done % 8 == 0 and self._ttft:
+            line += f", TTFT p50 {median(self._ttft):,.0f} ms"
+        self._job.progress(line)
