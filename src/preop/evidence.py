@@ -268,7 +268,7 @@ class Pair(msgspec.Struct, frozen=True):
 
     concurrency: Annotated[int, msgspec.Meta(ge=1, le=10**9)]
     ratio: Amount | None
-    """TPOT p50 of A over that of B: below 1, A is faster."""
+    """Median time per output token of A over that of B: below 1, A is faster."""
     low: Amount | None
     high: Amount | None
     """95 % interval of `ratio`."""

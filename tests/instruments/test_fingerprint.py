@@ -11,12 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from preop.deployment.read import ReadOptions, read_targets
 from preop.deployment.types import Deployment
 from preop.facts import Note, Origin, known
 from preop.inputs import Inputs
 from preop.instruments import find_instrument
-from preop.instruments.fingerprint import fingerprint, mismatch
+from preop.instruments.fingerprint import fingerprint, mismatch, remembered
 from preop.instruments.types import Access
+from preop.models.types import Model
 
 LOAD, STREAMING, TOKENS = (find_instrument(name) for name in ("load", "streaming", "tokens"))
 URL = "http://127.0.0.1:8000"
@@ -136,6 +138,117 @@ def test_another_tokenizer_behind_the_same_name_ends_it(tmp_path: Path) -> None:
     assert mismatch(TOKENS, taken, changed) == "tokenizer has changed"
     path.unlink()
     assert fingerprint(TOKENS, deployed(**PINNED), None, given_)["inputs"] == {}
+
+
+def test_a_tokenizer_that_changed_where_it_was_ends_it_without_being_named_again(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "merges.txt").write_text("a b")
+    taken = fingerprint(TOKENS, deployed(**PINNED), Access(URL), Inputs(tokenizer=str(tmp_path)))
+    taken = json.loads(json.dumps(taken))
+
+    def now() -> dict[str, Any]:
+        return fingerprint(TOKENS, deployed(**PINNED), None, remembered(Inputs(), taken))
+
+    (tmp_path / "README.md").write_text("changed")
+    assert mismatch(TOKENS, taken, now()) is None
+    (tmp_path / "merges.txt").write_text("b a")
+    assert mismatch(TOKENS, taken, now()) == "tokenizer has changed"
+
+
+def test_a_large_gguf_is_known_by_its_head_and_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("preop.instruments.fingerprint._MOST_BYTES", 8)
+    path = tmp_path / "m.gguf"
+    given_ = Inputs(tokenizer=str(path))
+    made = []
+    for content in (b"12345678rest", b"12345678REST", b"1234567_rest", b"12345678rest+"):
+        path.write_bytes(content)
+        made.append(fingerprint(TOKENS, deployed(**PINNED), None, given_)["inputs"]["tokenizer"])
+    assert made[0] == made[1] and len(set(made)) == 3
+
+
+@pytest.mark.parametrize(
+    ("instrument", "file", "ends_it"),
+    [(LOAD, "config.json", True), (LOAD, "model.safetensors", True), (LOAD, "tokenizer.json", False),
+     (TOKENS, "tokenizer.json", True), (TOKENS, "config.json", False), (STREAMING, "config.json", False)],
+)  # fmt: skip
+def test_a_local_model_is_what_its_files_hold(
+    tmp_path: Path, instrument: Any, file: str, ends_it: bool
+) -> None:
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "README.md"):
+        (tmp_path / name).write_text("{}")
+    model = Model("org/m", Origin("model", "config.json"), path=str(tmp_path))
+    local = msgspec.structs.replace(deployed(**PINNED), model=model)
+    taken = fingerprint(instrument, local, Access(URL), Inputs())
+    (tmp_path / "README.md").write_text("changed")
+    assert mismatch(instrument, taken, fingerprint(instrument, local, None, Inputs())) is None
+    (tmp_path / file).write_text('{"a": 1}')
+    found = mismatch(instrument, taken, fingerprint(instrument, local, None, Inputs()))
+    assert found == (f"{file} has changed" if ends_it else None)
+    (tmp_path / file).unlink()
+    assert mismatch(instrument, taken, fingerprint(instrument, local, None, Inputs())) is None
+
+
+SERVE = ["vllm", "serve", "org/m", "--max-num-seqs", "64"]
+GIVEN = ReadOptions(engine_version="0.32.0", gpu="h100-80gb", gpu_count=1, accelerator="nvidia")
+
+
+def served(*more: str) -> Deployment:
+    (found,) = read_targets([], [*SERVE, *more], GIVEN)
+    return found
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--enforce-eager"],
+        ["--async-scheduling"],
+        ["--revision", "abc"],
+        ["--dtype", "float16"],
+        ["--block-size", "32"],
+    ],
+)
+def test_a_flag_that_extra_args_brought_in_ends_the_evidence_under_load(more: list[str]) -> None:
+    assert why(served(), served()) is None
+    assert why(served(), served(*more)) is not None
+    assert why(served(*more), served()) is not None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        ["--port", "9000"],
+        ["--host", "0.0.0.0"],
+        ["--served-model-name", "chat"],
+        ["--api-key", "sk-abcdefghijklmnop"],
+        ["--disable-log-requests"],
+        ["--uvicorn-log-level", "debug"],
+        ["--tool-call-parser", "hermes"],
+        ["--chat-template", "t.jinja"],
+    ],
+)
+def test_a_flag_that_says_nothing_of_speed_leaves_it_valid(more: list[str]) -> None:
+    assert why(served(), served(*more)) is None
+    assert why(served(*more), served()) is None
+
+
+def test_a_value_that_cannot_be_seen_binds_it_to_its_endpoint(tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text('vllm serve org/m --max-num-seqs "$N" --port "$PORT"\n')
+    (hidden,) = read_targets([str(script)], None, GIVEN)
+    assert "max-num-seqs" in (why(hidden, hidden) or "") and "port" not in (why(hidden, hidden) or "at")[:40]
+    assert why(hidden, hidden, now_at=URL) is None
+    assert why(hidden, hidden, instrument=STREAMING) is None
+
+
+def test_a_key_in_a_flag_or_a_name_that_is_no_utf8_is_no_crash_and_not_kept() -> None:
+    made = fingerprint(LOAD, served("--kv-transfer-config", '{"password": "hunter22secret"}'), None, Inputs())
+    assert "hunter22secret" not in str(made)
+    odd = fingerprint(
+        LOAD, deployed(**{**PINNED, "model": "m\udcff", "max_num_seqs": float("inf")}), None, Inputs()
+    )
+    assert (odd["model"], odd["set"]["max_num_seqs"]) == ("m?", None)
 
 
 def test_a_key_in_an_address_is_not_kept() -> None:

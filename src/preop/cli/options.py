@@ -29,6 +29,7 @@ __all__ = [
     "accesses",
     "concurrency",
     "declared_deployments",
+    "endpoint_url",
     "input_options",
     "language_of",
     "language_option",
@@ -235,6 +236,11 @@ def _image_rules(settings: Settings) -> tuple[ImageRule, ...]:
         )
         for pattern, image in settings.images.items()
     )
+
+
+def endpoint_url(text: str) -> str:
+    """A URL as the user wrote it, made a base URL. Raises `UsageError`."""
+    return _endpoint(text)[1]
 
 
 def _endpoint(text: str) -> tuple[str, str]:

@@ -13,9 +13,14 @@ INSTRUMENTS = {
     "endpoint": "preop.instruments.endpoint:ENDPOINT",
     "streaming": "preop.instruments.streaming:STREAMING",
     "load": "preop.instruments.load:LOAD",
+    "load-comparison": "preop.instruments.load:COMPARE",
     "tokens": "preop.instruments.tokens:TOKENS",
 }
 """Where each instrument is defined. `endpoint` only reads and runs whenever an endpoint is given."""
+
+
+_NOT_ASKED_FOR = {"endpoint", "load-comparison"}
+"""Not named by --measure: one runs anyway, the other needs a second endpoint."""
 
 
 def find_instrument(name: str) -> Instrument:
@@ -30,7 +35,7 @@ def find_instrument(name: str) -> Instrument:
 def parse_names(text: str) -> tuple[str, ...]:
     """The names in `LIST|all`, each once, in the order of `INSTRUMENTS`. Raises `UsageError`."""
     asked = {name.strip() for name in text.split(",") if name.strip()}
-    measurable = [name for name in INSTRUMENTS if name != "endpoint"]
+    measurable = [name for name in INSTRUMENTS if name not in _NOT_ASKED_FOR]
     if asked == {"all"}:
         return tuple(measurable)
     unknown = sorted(asked - set(measurable))

@@ -1,4 +1,4 @@
-"""Instrument "load": latency against concurrency, closed loop."""
+"""Instrument "load": latency against concurrency or rate; and two endpoints under the same load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from preop.evidence import Payload
 from preop.instruments.types import Instrument, Job
 from preop.text import Text
 
-__all__ = ["LOAD"]
+__all__ = ["COMPARE", "LOAD"]
 
 
 def _run(job: Job) -> Payload:
@@ -23,28 +23,34 @@ def _missing(job: Job) -> Text | None:
     return refusal(job)
 
 
-LOAD = Instrument(
-    name="load",
-    puts_load=True,
-    run=_run,
-    missing=_missing,
-    depends_on=(
-        "engine_version",
-        "model",
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "max_model_len",
-        "gpu_memory_fraction",
-        "enable_prefix_caching",
-        "enable_chunked_prefill",
-        "quantization",
-        "kv_cache_dtype",
-        "speculative",
-        "tensor_parallel_size",
-        "pipeline_parallel_size",
-        "data_parallel_size",
-        "gpu",
-        "gpu_count",
-        "accelerator",
-    ),
+def _compare(job: Job) -> Payload:
+    from preop.instruments.load.compare import compare
+
+    return compare(job)
+
+
+_DEPENDS_ON = (
+    "engine_version",
+    "model",
+    "max_num_seqs",
+    "max_num_batched_tokens",
+    "max_model_len",
+    "gpu_memory_fraction",
+    "enable_prefix_caching",
+    "enable_chunked_prefill",
+    "quantization",
+    "kv_cache_dtype",
+    "speculative",
+    "tensor_parallel_size",
+    "pipeline_parallel_size",
+    "data_parallel_size",
+    "gpu",
+    "gpu_count",
+    "accelerator",
 )
+
+LOAD = Instrument("load", puts_load=True, run=_run, missing=_missing, depends_on=_DEPENDS_ON)
+COMPARE = Instrument(
+    "load-comparison", puts_load=True, run=_compare, missing=_missing, depends_on=_DEPENDS_ON
+)
+"""The endpoint (A) against the URL in the option `compare` (B)."""

@@ -36,8 +36,8 @@ MAX_LAG_MS = 5.0
 """... or in milliseconds, whichever is more."""
 GROWTH = 1.5
 GROWTH_ROOM = 4.0
-"""Open loop: so many times the requests in flight in the first third of the window may be in flight in its last
-third, and some more, since arrivals by chance come in clusters."""
+"""Open loop: so many times the requests in flight in the window's first third may be in flight in its last,
+and some more, since arrivals by chance come in clusters."""
 FOREIGN_SHARE = 0.2
 """More running in the engine than this share above what was asked for: somebody else is using it."""
 

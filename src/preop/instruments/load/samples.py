@@ -59,6 +59,18 @@ class Sample:
             return None
         return (self.finish_ns - self.first_ns) / 1e6 / (n - 1)
 
+    @property
+    def ms_per_later_token(self) -> float | None:
+        """(finish - first) / tokens after the first read with text; None where nothing tells their number.
+
+        TPOT where that read brought one token. Tokens are laid on the events with text by equal shares.
+        """
+        n = self.output_tokens
+        if n is None or self.first_ns is None or self.finish_ns is None or not self.text_ns:
+            return None
+        later = n * (1 - self.text_ns.count(self.first_ns) / len(self.text_ns))
+        return (self.finish_ns - self.first_ns) / 1e6 / later if later else None
+
     def gaps_ms(self) -> list[float]:
         """Between two events with text."""
         return [(later - earlier) / 1e6 for earlier, later in pairwise(self.text_ns)]

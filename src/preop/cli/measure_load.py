@@ -1,0 +1,113 @@
+"""`preop measure load`: latency against concurrency or rate, and two engines under the same load."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from preop.cli.measurement import common, run_measurement
+from preop.cli.options import concurrency, endpoint_url
+from preop.errors import UsageError
+from preop.instruments.types import MOST_CONCURRENT
+
+if TYPE_CHECKING:
+    from preop.settings import Settings
+
+__all__ = ["command"]
+
+
+@click.command("load")
+@click.option("--model", help="Name of the model to ask for (default: the one it serves).")
+@click.option("--prompts", help="Your real prompts, JSON Lines.")
+@click.option("--concurrency", metavar="1,2,4", help="Levels.")
+@click.option("--rate", metavar="1,2,4", help="Open loop: requests a second, whatever becomes of them.")
+@click.option("--arrivals", metavar="PROCESS", help="With --rate: poisson (default), constant, gamma:CV.")
+@click.option(
+    "--trace", metavar="FILE", help="Open loop: start requests at the times of a trace (CSV, JSONL)."
+)
+@click.option(
+    "--trace-speed", type=click.FloatRange(0.001, 1000), help="With --trace: so many times as fast."
+)
+@click.option(
+    "--compare",
+    nargs=2,
+    metavar="URL_A URL_B",
+    help="Two engines in turns: the ratio of their times per token at each level, and the break-even.",
+)
+@click.option("--requests", type=click.IntRange(1, 1_000_000), help="Requests at each level.")
+@click.option("--duration", metavar="10s", help="Time at each level, instead of --requests.")
+@click.option(
+    "--slo",
+    metavar="LIMITS",
+    help="Find the highest concurrency that keeps these: ttft_p99=500ms,tpot_p99=50ms.",
+)
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(1, MOST_CONCURRENT),
+    help="Highest level (default: 256 with --slo; else 8, or the engine's own cap below that).",
+)
+@click.option("--prompt-tokens", type=click.IntRange(1, 1_000_000), help="Length of synthetic prompts.")
+@click.option("--output-tokens", type=click.IntRange(1, 100_000), help="Length of the answers asked for.")
+@click.option(
+    "--budget", "budget_s", type=click.FloatRange(1, 86_400), metavar="SECONDS", help="Most time it may take."
+)
+@click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
+@common
+def command(served: list[str] | None, **flags: Any) -> int:
+    """Latency against concurrency. Exit 1 where not even one request alone keeps --slo."""
+    if flags["requests"] and flags["duration"]:
+        raise UsageError("--requests and --duration: give one of them")
+    if flags["prompts"] and flags["prompt_tokens"]:
+        raise UsageError("--prompts and --prompt-tokens: give one of them (your prompts stay as they are)")
+    loops = [name for name in ("concurrency", "rate", "trace") if flags[name]]
+    if len(loops) > 1:
+        raise UsageError(f"--{loops[0]} and --{loops[1]}: give one of them")
+    for name, needed in (("arrivals", "rate"), ("trace_speed", "trace")):
+        if flags[name] and not flags[needed]:
+            raise UsageError(f"--{name.replace('_', '-')} goes with --{needed}")
+    if flags["compare"]:
+        return _compare(served, flags)
+    return run_measurement("load", served, flags, lambda settings: _options(settings, flags))
+
+
+def _compare(served: list[str] | None, flags: dict[str, Any]) -> int:
+    for name in ("endpoints", "rate", "trace", "slo"):
+        if flags[name]:
+            raise UsageError(f"--compare measures levels of concurrency of its two URLs, without --{name}")
+    a, b = flags["compare"]
+    flags["endpoints"] = (a,)
+
+    def options(settings: Settings) -> dict[str, object]:
+        return {**_options(settings, flags), "compare": endpoint_url(b)}
+
+    return run_measurement("load-comparison", served, flags, options)
+
+
+def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
+    measure = settings.measure
+    return {
+        "concurrency": concurrency(flags["concurrency"]) or (None if flags["slo"] else measure.concurrency),
+        "requests": flags["requests"] or (None if flags["duration"] else measure.requests),
+        "duration_s": _seconds(flags["duration"]),
+        "slo": flags["slo"],
+        "rate": flags["rate"],
+        "arrivals": flags["arrivals"],
+        "trace": flags["trace"],
+        "trace_speed": flags["trace_speed"],
+        "max_concurrency": flags["max_concurrency"],
+        "prompt_tokens": flags["prompt_tokens"],
+        "output_tokens": flags["output_tokens"],
+        "budget_s": flags["budget_s"] or measure.budget_s,
+        "yes_load": flags["yes_load"] or measure.yes_load,
+    }
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m)?", text)
+    if not found or float(found[1]) == 0:
+        raise UsageError(f"--duration {text}: expected a time such as 10s")
+    return float(found[1]) * {"ms": 1e-3, "s": 1.0, "m": 60.0}[found[2] or "s"]
