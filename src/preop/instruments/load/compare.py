@@ -32,8 +32,9 @@ from preop.instruments.wire.client import run_loop
 
 __all__ = ["break_even", "compare", "ratio_of"]
 
+_BUDGET_S = 300.0
 _RESAMPLES = 1000
-_LEAST_A_TURN = 24
+_LEAST_A_TURN = 12
 _SAME_LENGTH = 0.05
 
 
@@ -48,7 +49,7 @@ def compare(job: Job) -> Comparison:
         refused = refusal(each)
         if refused is not None:
             raise InstrumentError(refused.en)
-    options = options_of(job)
+    options = options_of(job, budget_s=_BUDGET_S)
     own = read_prompts(job.inputs.prompts) if job.inputs.prompts else None
     sides = [Runner(job, access, options, own), Runner(job, other, options, own)]
 

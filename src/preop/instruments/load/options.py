@@ -71,8 +71,8 @@ class Options:
         return self.requests or _PROVING_REQUESTS
 
 
-def options_of(job: Job) -> Options:
-    """The job's options with defaults. Raises `UsageError` for one that cannot be."""
+def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
+    """The job's options with defaults, `budget_s` among them. Raises `UsageError` for one that cannot be."""
     given = job.options
     slo = given.get("slo")
     objective = parse_objective(slo) if isinstance(slo, str) else None
@@ -105,7 +105,7 @@ def options_of(job: Job) -> Options:
         duration_s=numbers["duration_s"],
         prompt_tokens=_whole(counts["prompt_tokens"]),
         output_tokens=_whole(counts["output_tokens"]) or OUTPUT_TOKENS,
-        budget_s=numbers["budget_s"] or BUDGET_S,
+        budget_s=numbers["budget_s"] or budget_s,
         rates=rates,
         arrivals=parse_process(str(given.get("arrivals") or "poisson")),
         trace=str(trace) if trace is not None else None,
