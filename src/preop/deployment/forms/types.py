@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Context", "File", "Form", "Reading", "Started"]
 
 _REFERRED_TO = re.compile(
-    r"^\s*(-\s+)?kind:\s*[\"']?(ConfigMap|Secret|(Cluster)?ServingRuntime|LLMInferenceServiceConfig|\w*List)\b",
+    r"^\s*(-\s+)?kind:\s*[\"']?(ConfigMap|Secret|(Cluster)?ServingRuntime|LLMInferenceServiceConfig|\w*List"
+    r"|HorizontalPodAutoscaler|ScaledObject|ResourceClaim(Template)?)\b",
     re.MULTILINE,
 )
 

@@ -57,6 +57,7 @@ def kinds() -> Mapping[str, tuple[Kind, ...]]:
     from preop.deployment.kubernetes.kserve import INFERENCE_SERVICE
     from preop.deployment.kubernetes.leader_worker_set import LEADER_WORKER_SET
     from preop.deployment.kubernetes.llm_inference_service import LLM_INFERENCE_SERVICE
+    from preop.deployment.kubernetes.ray_cluster import RAY_CLUSTER, RAY_JOB
     from preop.deployment.kubernetes.ray_service import RAY_SERVICE
     from preop.deployment.kubernetes.vllm_runtime import VLLM_RUNTIME
     from preop.deployment.kubernetes.workloads import CRON_JOB, JOB, POD, TEMPLATED
@@ -80,6 +81,8 @@ def kinds() -> Mapping[str, tuple[Kind, ...]]:
             Kind("serving.kserve.io", frozenset({"v1alpha1", "v1alpha2"}), LLM_INFERENCE_SERVICE),
         ),
         "RayService": (Kind("ray.io", frozenset({"v1", "v1alpha1"}), RAY_SERVICE),),
+        "RayCluster": (Kind("ray.io", frozenset({"v1", "v1alpha1"}), RAY_CLUSTER),),
+        "RayJob": (Kind("ray.io", frozenset({"v1", "v1alpha1"}), RAY_JOB),),
         "VLLMRuntime": (Kind("production-stack.vllm.ai", frozenset({"v1alpha1"}), VLLM_RUNTIME),),
         "DynamoGraphDeployment": (Kind("nvidia.com", frozenset({"v1alpha1", "v1beta1"}), DYNAMO_GRAPH),),
         "DynamoComponentDeployment": (

@@ -12,9 +12,11 @@ from preop.deployment.kubernetes.manifest import Manifest, Resources, at, whole
 from preop.deployment.kubernetes.pod import Extra, read_pod
 from preop.deployment.kubernetes.workloads import replicas_of, template_of
 from preop.deployment.yaml_nodes import Node
-from preop.facts import Fact, Word, known
+from preop.facts import Fact, Origin, Word, known
 
 __all__ = ["LEADER_WORKER_SET"]
+
+_ONE = known(1, "default", Origin("default", "LeaderWorkerSet API: replicas where it is not given"))
 
 
 def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
@@ -31,7 +33,7 @@ def _read(owner: Manifest, resources: Resources) -> Workload | Parked:
     for role, template in roles:
         if template is None:
             continue
-        facts = {**replicas_of(count), **_role(role, template)}
+        facts = {**replicas_of(count, _ONE), **_role(role, template)}
         name = owner.name if role == "leader" else f"{owner.name}-worker"
         pod = template_of(owner, template)
         started += read_pod(

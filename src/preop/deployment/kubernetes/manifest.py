@@ -77,8 +77,10 @@ class Resources:
     def __init__(self, found: Iterable[Manifest]) -> None:
         """Later ones of the same kind, name and namespace make the name ambiguous."""
         self._by_name: dict[tuple[str, str], list[Manifest]] = {}
+        self._by_kind: dict[str, list[Manifest]] = {}
         for each in found:
             self._by_name.setdefault((each.kind, each.name), []).append(each)
+            self._by_kind.setdefault(each.kind, []).append(each)
 
     def find(self, kind: str, name: str, namespace: str | None) -> Manifest | None:
         """The object of that name in that namespace, else one without a namespace: it goes where the rest is
@@ -92,9 +94,8 @@ class Resources:
 
     def of_kind(self, *kinds: str) -> Iterator[Manifest]:
         """All objects of those kinds."""
-        for (kind, _), found in self._by_name.items():
-            if kind in kinds:
-                yield from found
+        for kind in kinds:
+            yield from self._by_kind.get(kind, ())
 
 
 def _is_same(one: Node, other: Node) -> bool:

@@ -15,7 +15,8 @@ from pathlib import PurePosixPath
 from preop.deployment.command import Found, read_text_commands, unwrap
 from preop.deployment.forms.strangers import stranger
 from preop.deployment.forms.types import Started
-from preop.deployment.kubernetes.devices import devices_of, gpu_of_node
+from preop.deployment.kubernetes.claims import claimed
+from preop.deployment.kubernetes.devices import Devices, devices_of, gpu_of_node, unasked
 from preop.deployment.kubernetes.expand import expand
 from preop.deployment.kubernetes.manifest import Manifest, Resources, at, entries, items, text
 from preop.deployment.kubernetes.volumes import volume_texts
@@ -23,7 +24,7 @@ from preop.deployment.tokens import Lines, Source, Token, environment_word, unse
 from preop.deployment.types import MountedText
 from preop.deployment.yaml_nodes import Map, Node, Scalar
 from preop.errors import InputError
-from preop.facts import Fact, Word
+from preop.facts import Fact, Note, Word
 
 __all__ = ["Extra", "read_pod"]
 
@@ -42,6 +43,10 @@ class Extra:
 
 
 _NOTHING = Extra()
+_RUNTIME = (
+    "runtimeClassName nvidia without a GPU request: the image may be given GPUs that Kubernetes does not "
+    "count and gives to others too"
+)
 
 
 def read_pod(
@@ -62,7 +67,21 @@ def read_pod(
     for container in _running(pod, owner):
         label = text(container.get("name")) or f"container {len(found) + 1}"
         found.append(_container(container, pod, owner, resources, label, name, facts, extra))
+    engines = [each for each in found if _is_engine(each)]
+    if len(engines) > 1:  # each by its own name
+        labels = [each.source.rpartition(": container ")[2] for each in found]
+        pairs = zip(found, labels, strict=True)
+        found = [replace(each, name=f"{name}/{label}") if each in engines else each for each, label in pairs]
     return found
+
+
+def _is_engine(started: Started) -> bool:
+    from preop.deployment.command import launches
+
+    try:
+        return bool(launches(started.commands, started.source))
+    except InputError:  # it is said where the commands are read
+        return False
 
 
 def _running(pod: Map, owner: Manifest) -> list[Map]:
@@ -90,6 +109,15 @@ def _container(
 ) -> Started:
     environment, unseen = _environment(container, owner, resources, extra)
     devices = devices_of(container.get("resources"))
+    claim = claimed(container, pod, owner, resources) if devices.request is None else None
+    notes: tuple[Note, ...] = ()
+    if claim is not None:
+        devices = Devices(*claim)
+    elif devices.request is None:
+        devices = unasked(environment)
+        runtime = pod.get("runtimeClassName")
+        if runtime is not None and text(runtime) == "nvidia" and devices.request is None:
+            notes = (Note("other", _RUNTIME, runtime.where),)
     node_gpu = gpu_of_node(pod) if devices.request is not None else None
     is_shell = _runs_shell(container)
     command = _words(container.get("command"), environment, unseen, is_shell)
@@ -112,6 +140,7 @@ def _container(
         source=f"{owner.title}: container {label}",
         commands=_commands(whole),
         facts=own,
+        notes=notes,
         otherwise=stranger(what, whole),
     )
 
@@ -129,9 +158,17 @@ def _script(found: Found) -> MountedText | None:
     tokens = [token for token in found.tokens if not token.head.startswith("-")]
     if tokens and PurePosixPath(tokens[0].visible or "").name in _SHELLS:
         if any(token.head.startswith("-") and "c" in token.head for token in found.tokens[1:2]):
-            return None
+            return found.texts.get(_only_script(tokens[1].visible or "") or "") if len(tokens) > 1 else None
         tokens = tokens[1:]
     return found.texts.get(tokens[0].visible or "") if tokens else None
+
+
+def _only_script(command: str) -> str | None:
+    """The script of a shell text that runs nothing else: `/scripts/x.sh`, `exec bash /scripts/x.sh`."""
+    words = [word.strip("'\"") for word in command.split()]
+    while words and (words[0] == "exec" or PurePosixPath(words[0]).name in _SHELLS):
+        words = words[1:]
+    return words[0] if len(words) == 1 else None
 
 
 def _runs_shell(container: Map) -> bool:

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from preop.deployment.kubernetes.autoscalers import autoscaler_of
 from preop.deployment.kubernetes.kinds import Parked, Workload
 from preop.deployment.kubernetes.manifest import Manifest, Resources, at, text, whole
 from preop.deployment.kubernetes.pod import read_pod
 from preop.deployment.yaml_nodes import Map, Node
-from preop.facts import Fact, known, unknown
+from preop.facts import Fact, Origin, known, unknown
 
 __all__ = ["CRON_JOB", "JOB", "POD", "TEMPLATED", "replicas_of"]
 
 
-def replicas_of(node: Node | None) -> dict[str, Fact]:
-    """`replicas` as a fact; none where it is left to the default."""
+_ONE = known(1, "default", Origin("default", "Kubernetes API: 1 where it is not given"))
+"""`replicas` of the workloads, `parallelism` of a Job (API reference of apps/v1 and batch/v1)."""
+
+
+def replicas_of(node: Node | None, default: Fact | None = None) -> dict[str, Fact]:
+    """`replicas` as a fact; where it is not given, `default` if there is one."""
     if node is None:
-        return {}
+        return {} if default is None else {"replicas": default}
     count = whole(node)
     if count is None:
         return {"replicas": unknown(f"replicas is {text(node)!r}, no number", origin=node.origin)}
@@ -35,8 +40,10 @@ def _pod(owner: Manifest, resources: Resources) -> Workload:
 
 def _templated(owner: Manifest, resources: Resources) -> Workload | Parked:
     count = _rollout_replicas(owner, resources) or at(owner.spec, "replicas")
-    facts: Mapping[str, Fact] = replicas_of(count)
-    if count is not None and whole(count) == 0:
+    facts: Mapping[str, Fact] = {} if owner.kind == "DaemonSet" else replicas_of(count, _ONE)
+    scaler = autoscaler_of(owner, resources)
+    is_started = scaler is not None and scaler.kind == "ScaledObject"  # an HPA leaves 0 replicas alone
+    if count is not None and whole(count) == 0 and not is_started:
         return Parked("it has 0 replicas", count.where)
     if _is_paused(owner):
         return Parked("it is stopped by its annotation", owner.node.where)
@@ -68,7 +75,7 @@ def _job(owner: Manifest, resources: Resources) -> Workload | Parked:
     if count is not None and whole(count) == 0:
         return Parked("its parallelism is 0", count.where)
     pod = template_of(owner, at(owner.spec, "template"))
-    return Workload(read_pod(pod, owner, resources, name=owner.name, facts=replicas_of(count)))
+    return Workload(read_pod(pod, owner, resources, name=owner.name, facts=replicas_of(count, _ONE)))
 
 
 def _cron_job(owner: Manifest, resources: Resources) -> Workload | Parked:
