@@ -25,7 +25,7 @@ from preop.evidence import (
     Strength,
     Tokens,
 )
-from preop.ledger.runs import is_fresh, read_records, start_run, utc_now
+from preop.ledger.runs import is_fresh, read_records, stale, start_run, utc_now
 
 FINGERPRINT = {"engine": "vllm", "model": "m"}
 
@@ -178,3 +178,28 @@ def test_any_bytes_as_a_record_never_raise(tmp_path: Path, content: bytes) -> No
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "x.json").write_bytes(content)
     assert len(list(read_records([tmp_path]))) == 1
+
+
+def test_evidence_dated_in_the_future_or_at_no_time_says_so() -> None:
+    now, month = utc_now(), timedelta(days=30)
+    future = record(taken_at=(now + timedelta(hours=1)).isoformat())
+    assert "dated in the future" in (stale(future, now, month) or "")
+    for text in ("2026-13-01", "yesterday", "2026-12-01T00:00:00", "", "0001-01-01T00:00:00+14:00"):
+        found = stale(record(taken_at=text), now, month)
+        assert found is not None and not is_fresh(record(taken_at=text), now, month)
+    assert stale(record(taken_at=(now - month).isoformat()), now, month) is None
+
+
+def test_a_name_that_is_no_utf8_is_kept(tmp_path: Path) -> None:
+    run = start_run(tmp_path, "0", {"targets": ["\udcff.yml"]})
+    run.keep(record(deployment="m\udcff", fingerprint={"model": "m\udcff", "x": float("nan")}))
+    (kept,) = read_records([tmp_path])
+    assert isinstance(kept, Record) and kept.deployment == "m?" and kept.fingerprint["x"] is None
+
+
+def test_two_runs_that_draw_one_name_are_both_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter(["aaaa", "aaaa", "bbbb", "aaaa"])
+    monkeypatch.setattr("preop.ledger.runs.secrets.token_hex", lambda _: next(drawn))
+    now = utc_now()
+    monkeypatch.setattr("preop.ledger.runs.utc_now", lambda: now)
+    assert {start_run(tmp_path, "0", {}).path.name[-4:] for _ in range(2)} == {"aaaa", "bbbb"}

@@ -28,12 +28,19 @@ def write(folder: Path, text: str) -> Path:
 
 
 def applied(
-    folder: Path, text: str, outcome: Outcome = Outcome.UNPROVEN, name: str = "chat", today: date = TODAY
+    folder: Path,
+    text: str,
+    outcome: Outcome = Outcome.UNPROVEN,
+    name: str = "chat",
+    today: date = TODAY,
+    beside: tuple[str, ...] = (),
 ) -> tuple[Finding, list[str]]:
     grants = load_waivers(write(folder, text), PITFALLS)
     finding = Finding(outcome, Text("s", "s"), evidence=(Item("n", 1, source="x"),), remedy=Text("r", "r"))
     deployment = Deployment(name, "vllm", "compose.yml", {}, own_name="own")
-    results, remarks = apply([PitfallResult("P11", {name: finding})], [deployment], grants, today, 14)
+    others = [Deployment(other, "vllm", "compose.yml", {}) for other in beside]
+    result = PitfallResult("P11", {name: finding})
+    results, remarks = apply([result], [deployment, *others], grants, today, 14)
     return results[0].by_deployment[name], [remark.en for remark in remarks]
 
 
@@ -79,6 +86,42 @@ def test_the_last_day_counts_and_the_end_is_announced(
 def test_a_waiver_may_be_for_some_deployments(tmp_path: Path, pattern: str, covers: bool) -> None:
     finding, _ = applied(tmp_path, ENTRY + f'deployment = "{pattern}"\n')
     assert (finding.outcome is Outcome.WAIVED) is covers
+
+
+@pytest.mark.parametrize("everybody", ["", 'deployment = "*"\n', 'deployment = "**"\n'])
+@pytest.mark.parametrize("outcome", [Outcome.UNPROVEN, Outcome.ERROR])
+def test_a_waiver_that_names_none_of_several_accepts_what_is_not_proven_and_no_fail(
+    tmp_path: Path, everybody: str, outcome: Outcome
+) -> None:
+    assert applied(tmp_path, ENTRY + everybody, outcome)[0].outcome is Outcome.WAIVED
+    finding, remarks = applied(tmp_path, ENTRY + everybody, Outcome.FAIL, name="later", beside=("chat",))
+    assert finding.outcome is Outcome.FAIL and finding.waiver is None
+    assert len(remarks) == 1 and 'accepts no FAIL: add deployment = "later"' in remarks[0]
+
+
+def test_a_waiver_for_what_is_not_checked_here_is_not_to_be_dropped(tmp_path: Path) -> None:
+    _, remarks = applied(tmp_path, ENTRY + 'deployment = "elsewhere"\n')
+    assert len(remarks) == 1 and "no deployment that is checked here" in remarks[0]
+
+
+def test_a_name_with_brackets_is_no_set_of_letters(tmp_path: Path) -> None:
+    pattern = ENTRY + 'deployment = "chat [a*"\n'
+    assert applied(tmp_path, pattern, name="chat [a]")[0].outcome is Outcome.WAIVED
+    assert applied(tmp_path, ENTRY + 'deployment = "chat[ab]"\n', name="chata")[0].outcome is Outcome.UNPROVEN
+
+
+def test_a_waiver_without_an_end_in_sight_counts_and_is_asked_about(tmp_path: Path) -> None:
+    finding, remarks = applied(tmp_path, ENTRY.replace("2026-12-31", "9999-12-31"))
+    assert finding.outcome is Outcome.WAIVED
+    assert len(remarks) == 1 and "is that meant?" in remarks[0]
+
+
+def test_of_two_waivers_for_one_finding_the_expired_is_said_and_the_later_counts(tmp_path: Path) -> None:
+    expired = ENTRY.replace("2026-12-31", "2026-11-30").replace('"sre"', '"then"')
+    for text in (expired + ENTRY, ENTRY + expired):
+        finding, remarks = applied(tmp_path, text)
+        assert finding.waiver is not None and finding.waiver.owner == "sre"
+        assert len(remarks) == 1 and "expired on 2026-11-30" in remarks[0]
 
 
 def test_with_every_open_pitfall_accepted_the_deployment_may_go() -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,9 @@ from preop.findings import Finding, Outcome, PitfallResult, Verdict, decide
 from preop.gates import DEFAULT_GATE, GATES, Gate
 from preop.inputs import Inputs
 from preop.instruments import find_instrument
-from preop.instruments.fingerprint import fingerprint, mismatch
+from preop.instruments.fingerprint import fingerprint, mismatch, remembered
 from preop.instruments.types import Access, Instrument, Job
-from preop.ledger.runs import Run, is_fresh, read_records, utc_now
+from preop.ledger.runs import Run, read_records, stale, utc_now
 from preop.pitfalls import all_pitfalls
 from preop.pitfalls.contradiction import apply as apply_contradictions
 from preop.pitfalls.roles import apart
@@ -297,7 +297,7 @@ def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) ->
     """
     lifetime = timedelta(days=min(plan.thresholds["evidence.lifetime_days"], 36_500))  # or it overflows
     now, found = utc_now(), []
-    expected: dict[tuple[str, str], dict[str, Any]] = {}
+    expected: dict[tuple[str, str, Inputs], dict[str, Any]] = {}
     refused: dict[tuple[str, str], str] = {}
     for record in read_records(plan.evidence_roots):
         if isinstance(record, str):
@@ -308,12 +308,13 @@ def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) ->
             continue
         for deployment in _deployments_of(record, instrument, deployments):
             key = (instrument.name, deployment.name)
-            if key not in expected:
+            inputs = remembered(plan.inputs, record.fingerprint)
+            if (*key, inputs) not in expected:
                 access = plan.endpoints.get(deployment.name) or plan.endpoints.get("")
-                expected[key] = fingerprint(instrument, deployment, access, plan.inputs)
-            why = mismatch(instrument, record.fingerprint, expected[key])
-            if why is None and not is_fresh(record, now, lifetime):
-                why = f"it is older than {lifetime.days} days, or of no time"
+                expected[*key, inputs] = fingerprint(instrument, deployment, access, inputs)
+            why = mismatch(instrument, record.fingerprint, expected[*key, inputs])
+            if why is None:
+                why = stale(record, now, lifetime)
             if why is None:
                 found.append(msgspec.structs.replace(record, deployment=deployment.name))
             else:
@@ -321,7 +322,7 @@ def _earlier(plan: Plan, deployments: Sequence[Deployment], watcher: Watcher) ->
                 refused[key] = f"{what} is not used for {deployment.name}: {why}"
     for key in refused.keys() - {(record.instrument, record.deployment) for record in found}:
         watcher.message(mask_text(refused[key]))
-    return found
+    return sorted(found, key=lambda record: datetime.fromisoformat(record.taken_at))
 
 
 def _instrument_of(record: Record) -> Instrument | None:

@@ -3,12 +3,14 @@
     # preop-waivers.toml, in a file of its own so that it can have owners of its own
     [[waiver]]
     pitfall = "P11"
-    deployment = "chat"            # a name or a pattern; all deployments where it is left out
+    deployment = "chat"            # a name or a pattern; needed for a FAIL of one of several
     owner = "ml-platform@corp.example"
     reason = "first deployment of this engine: there is no version before"
     expires = 2026-12-31           # the last day on which it counts
 
-An expired waiver counts as none. What is waived is measured and judged all the same.
+An expired waiver counts as none. What is waived is measured and judged all the same. Without `deployment` a
+waiver is for all of them, also for those that come later. Where several are checked it then accepts what is
+not proven, and no FAIL: who accepts a failure must have seen whose it is.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ __all__ = ["WAIVERS_FILE", "Grant", "apply", "load_waivers"]
 
 WAIVERS_FILE = "preop-waivers.toml"
 _LONGEST = 2000
+_LONG_DAYS = 366
+"""A waiver that lasts longer has no end that anybody here will meet, and is announced."""
 _KEYS = ("pitfall", "deployment", "owner", "reason", "expires")
 _NEEDED = ("pitfall", "owner", "reason", "expires")
 
@@ -46,11 +50,19 @@ class Grant(msgspec.Struct, frozen=True):
     waiver: Waiver
     expires: date
 
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it names no deployment."""
+        return not self.deployment.strip("*")
+
+    def concerns(self, deployment: Deployment) -> bool:
+        """Whether it speaks of this deployment."""
+        pattern = self.deployment.replace("[", "[[]")  # a bracket in a name is only that
+        return any(fnmatchcase(name, pattern) for name in (deployment.name, deployment.own_name) if name)
+
     def covers(self, pitfall: str, deployment: Deployment) -> bool:
         """Whether it speaks of this pitfall for this deployment."""
-        return self.pitfall == pitfall and any(
-            fnmatchcase(name, self.deployment) for name in (deployment.name, deployment.own_name) if name
-        )
+        return self.pitfall == pitfall and self.concerns(deployment)
 
 
 def load_waivers(path: Path, pitfalls: Sequence[str]) -> tuple[Grant, ...]:
@@ -122,12 +134,17 @@ def apply(
     """
     valid = [grant for grant in grants if grant.expires >= today]
     used: set[int] = set()
+    refused: dict[int, list[str]] = {}
     by_name = {deployment.name: deployment for deployment in deployments}
     waived = []
     for result in results:
         findings: dict[str, Finding] = {}
         for name, finding in result.by_deployment.items():
             covering = [grant for grant in valid if grant.covers(result.pitfall, by_name[name])]
+            if finding.outcome is Outcome.FAIL and len(deployments) > 1:
+                for grant in (grant for grant in covering if grant.is_for_all):
+                    refused.setdefault(id(grant), []).append(name)
+                covering = [grant for grant in covering if not grant.is_for_all]
             if covering and finding.outcome in (Outcome.FAIL, Outcome.UNPROVEN, Outcome.ERROR):
                 used.update(map(id, covering))
                 finding = msgspec.structs.replace(
@@ -135,12 +152,19 @@ def apply(
                 )
             findings[name] = finding
         waived.append(msgspec.structs.replace(result, by_deployment=findings))
-    remarks = [said for grant in grants if (said := _said(grant, id(grant) in used, today, warn_days))]
+    remarks: list[Text] = []
+    for grant in grants:
+        is_here = any(map(grant.concerns, deployments))
+        said = _said(grant, refused.get(id(grant), []), id(grant) in used, is_here, (today, warn_days))
+        if said is not None:
+            remarks.append(said)
     return waived, remarks
 
 
-def _said(grant: Grant, is_used: bool, today: date, warn_days: float) -> Text | None:
-    waiver = grant.waiver
+def _said(
+    grant: Grant, refused: Sequence[str], is_used: bool, is_here: bool, when: tuple[date, float]
+) -> Text | None:
+    waiver, (today, warn_days) = grant.waiver, when
     what = f"{waiver.where} ({grant.pitfall}, {grant.deployment}, {waiver.owner})"
     left = (grant.expires - today).days
     if left < 0:
@@ -148,8 +172,25 @@ def _said(grant: Grant, is_used: bool, today: date, warn_days: float) -> Text | 
             f"{what} expired on {waiver.expires}: it counts as none",
             f"{what} 已于 {waiver.expires} 到期，不再生效",
         )
+    if refused:
+        first, more = refused[0], f" +{len(refused) - 1}" if len(refused) > 1 else ""
+        return Text(
+            f'{what} names no deployment and accepts no FAIL: add deployment = "{first}" to accept that of '
+            f"{first}{more}",
+            f"{what} 未指明部署，不能接受 FAIL：要接受 {first}{more} 的不通过项，"
+            f'请写明 deployment = "{first}"',
+        )
+    if not is_here:
+        return Text(
+            f"{what} speaks of no deployment that is checked here", f"{what} 未涉及此处检查的任何部署"
+        )
     if not is_used:
         return Text(f"{what} covers nothing that is open: drop it", f"{what} 没有对应的未关闭项，可以删除")
+    if left > _LONG_DAYS:
+        return Text(
+            f"{what} lasts until {waiver.expires}, {left:,} days from now: is that meant?",
+            f"{what} 有效期至 {waiver.expires}，距今还有 {left:,} 天：请确认是否有意为之",
+        )
     if left <= warn_days:
         return Text(
             f"{what} expires on {waiver.expires}, in {left} day{'' if left == 1 else 's'}",

@@ -11,6 +11,9 @@ from typing import Any
 
 import pytest
 
+from preop.baseline import base_tree
+from preop.errors import UsageError
+
 DIGEST = "sha256:" + "0" * 64
 SERVICE = (
     "  {name}:\n    image: vllm/vllm-openai:v0.32.0@" + DIGEST + "\n"
@@ -165,9 +168,13 @@ def test_a_hostile_repository_runs_nothing_and_hides_nothing(repository: Path) -
     commit(repository, {"README.md": "e\n"})
     for left in (Path("/tmp/preop-evil-smudge"), Path("/tmp/preop-evil-hook")):
         left.unlink(missing_ok=True)
+    evil = repository.parent / "evil"
+    for setting in ("core.fsmonitor", "core.alternateRefsCommand", "diff.evil.textconv", "core.sshCommand"):
+        git(repository, "config", setting, f"touch {evil}; false")
     document = checked(repository, "--baseline", "main")
     assert document["verdict"] == "GO"
     assert not Path("/tmp/preop-evil-smudge").exists() and not Path("/tmp/preop-evil-hook").exists()
+    assert not evil.exists()
 
 
 def test_a_base_that_cannot_be_judged_counts_as_empty_and_is_said(repository: Path) -> None:
@@ -210,3 +217,116 @@ def test_outside_of_a_repository_and_in_a_shallow_clone(repository: Path, tmp_pa
     )
     done = preop(clone, "--baseline", "origin/main", "deploy/compose.yml")
     assert done.returncode == 2 and "this clone is shallow: git fetch origin main" in done.stderr
+
+
+def test_a_service_that_is_renamed_or_moved_brings_no_new_finding_of_its_own(repository: Path) -> None:
+    for files in (
+        {"deploy/compose.yml": compose(talk=(65536, 0))},
+        {"deploy/app.yml": compose(chat=(65536, 0))},
+    ):
+        for path in (repository / "deploy").iterdir():
+            path.unlink()
+        commit(repository, files)
+        document = checked(repository, "--baseline", "main", target="deploy")
+        assert document["verdict"] == "GO" and new(document) == set()
+        assert [each["fact"] for each in document["baseline"]["changes"]] in (["name"], ["file"])
+
+
+def test_a_service_renamed_together_with_a_worse_number_fails_anew(repository: Path) -> None:
+    commit(repository, {"deploy/compose.yml": compose(talk=(131072, 0))})
+    document = checked(repository, "--baseline", "main")
+    assert document["verdict"] == "NO-GO" and new(document) == {("P15", "talk")}
+
+
+@pytest.mark.parametrize(("then", "now"), [("zh", "en"), ("en", "zh")])
+def test_a_run_in_one_language_is_the_baseline_of_a_check_in_the_other(
+    repository: Path, then: str, now: str
+) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "preop", "check", "--gate", "pr", "--lang", then, "deploy/compose.yml"],
+        capture_output=True, cwd=repository, timeout=60, check=False,
+    )  # fmt: skip
+    (run,) = (repository / ".preop" / "runs").iterdir()
+    assert checked(repository, "--lang", now, "--baseline", run.name)["verdict"] == "GO"
+    (repository / "deploy/compose.yml").write_text(compose(chat=(131072, 0)))
+    assert new(checked(repository, "--lang", now, "--baseline", run.name)) == {("P15", "chat")}
+
+
+def test_a_path_in_full_is_one_of_the_repository(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(repository)
+    for inside in (repository / "deploy", repository / "deploy/compose.yml", tmp_path / "link/deploy"):
+        assert checked(repository, "--baseline", "main", target=str(inside))["verdict"] == "GO"
+    assert checked(repository / "deploy", "--baseline", "main", target="../deploy")["verdict"] == "GO"
+    outside = tmp_path / "compose.yml"
+    outside.write_text(compose(chat=(65536, 0)))
+    for target in (str(outside), "../compose.yml"):
+        done = preop(repository, "--baseline", "main", target)
+        assert done.returncode == 2 and "lies outside of the repository" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_no_old_news_once_it_is_changed(repository: Path) -> None:
+    template = (
+        "apiVersion: apps/v1\nkind: Deployment\nspec:\n  template: {{{{ .Values.x }}}}\n"
+        "  image: vllm/vllm-openai\n  args: [--model, m, --max-model-len, {more}]\n"
+    )
+    commit(repository, {"deploy/raw.yaml": template.format(more=1)})
+    git(repository, "branch", "-f", "base")
+    for target in ("deploy", str(repository / "deploy"), "."):
+        assert checked(repository, "--baseline", "base", target=target)["verdict"] == "GO"
+    commit(repository, {"deploy/raw.yaml": template.format(more=999999)})
+    document = checked(repository, "--baseline", "base", target="deploy")
+    assert document["verdict"] == "HOLD" and any("raw.yaml" in remark for remark in document["remarks"])
+
+
+def test_services_of_one_name_in_two_files_are_each_held_against_its_own_past(repository: Path) -> None:
+    commit(repository, {"other.yml": compose(chat=(16384, 1))})
+    git(repository, "branch", "-f", "base")
+    commit(repository, {"other.yml": compose(chat=(65536, 1))})
+    done = preop(repository, "--format", "json", "--baseline", "base", "deploy/compose.yml", "other.yml")
+    assert new(json.loads(done.stdout)) == {("P15", "chat (other.yml)")}
+
+
+def test_what_is_new_is_called_new_in_every_text(repository: Path) -> None:
+    commit(repository, {"deploy/compose.yml": compose(chat=(131072, 0))})
+    for form in ("text", "markdown", "html", "approval", "junit"):
+        said = preop(repository, "--format", form, "--baseline", "main", "deploy/compose.yml").stdout
+        assert said.count("new since the baseline") == 1, form
+        assert "in the baseline already" in said
+    said = preop(repository, "--lang", "zh", "--baseline", "main", "deploy/compose.yml").stdout
+    assert said.count("相对基线新增") == 1
+
+
+def test_a_submodule_a_deleted_file_and_odd_bytes_in_the_base(repository: Path, tmp_path: Path) -> None:
+    git(repository, "checkout", "-q", "main")
+    (repository / os.fsdecode(b"deploy/\xff\n.yml")).write_text(compose(odd=(65536, 1)))
+    (repository / "deploy/gone.yml").write_text(compose(gone=(65536, 2)))
+    commit(repository, {"README.md": "g\n"})
+    head = git(repository, "rev-parse", "HEAD")
+    git(repository, "update-index", "--add", "--cacheinfo", f"160000,{head},vendored")
+    git(repository, "commit", "-qm", "submodule")
+    git(repository, "checkout", "-qB", "change")
+    (repository / "deploy/gone.yml").unlink()
+    document = checked(repository, "--baseline", "main", target="deploy")
+    assert document["verdict"] == "GO"
+    assert any("the files of 1 submodule are not part" in remark for remark in document["remarks"])
+    assert ("P15", "gone") in {
+        (each["pitfall"], each["deployment"]) for each in document["baseline"]["resolved"]
+    }
+
+
+def test_a_run_that_was_killed_is_no_baseline_and_a_full_disk_is_said(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = repository / ".preop" / "runs" / "20261201T000000Z-abcd"
+    run.mkdir(parents=True)
+    (run / "run.json").write_text('{"status": "running"}')
+    done = preop(repository, "--baseline", run.name, "deploy/compose.yml")
+    assert done.returncode == 2 and "that run has no answer" in done.stderr
+
+    def full(*_: object) -> list[str]:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("preop.baseline.git._write", full)
+    written = pytest.raises(UsageError, match=r"its files cannot be written below .*No space left")
+    with written, base_tree("main", repository):
+        pass

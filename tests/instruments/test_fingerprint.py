@@ -261,7 +261,20 @@ def test_a_key_in_an_address_is_not_kept() -> None:
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),
         lambda inner: (
             st.dictionaries(
-                st.sampled_from(["engine", "set", "running", "inputs", "unseen", "endpoint", "model", "gpu"]),
+                st.sampled_from(
+                    [
+                        "engine",
+                        "set",
+                        "flags",
+                        "paths",
+                        "running",
+                        "inputs",
+                        "unseen",
+                        "endpoint",
+                        "model",
+                        "gpu",
+                    ]
+                ),
                 inner,
                 max_size=8,
             )

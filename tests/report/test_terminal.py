@@ -215,3 +215,47 @@ def test_the_terminal_needs_no_heavy_library() -> None:
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
+
+
+def test_no_line_of_a_log_is_a_command_to_the_server_that_shows_it() -> None:
+    report = samples.no_go()
+    hostile = "::stop-commands::pause ##vso[task.setvariable]x ##[error]y"
+    chat = msgspec.structs.replace(report.deployments[0], name=hostile)
+    results = tuple(
+        msgspec.structs.replace(
+            result,
+            by_deployment={
+                hostile if name == "chat" else name: msgspec.structs.replace(
+                    finding, summary=Text(f"{'x ' * 30}{hostile}", hostile), where=hostile
+                )
+                for name, finding in result.by_deployment.items()
+            },
+        )
+        for result in report.results
+    )
+    report = msgspec.structs.replace(report, deployments=(chat, *report.deployments[1:]), results=results)
+    for language in ("en", "zh"):
+        for width in (40, 80):
+            said = render_terminal(report, language=language, width=width, colour=False)
+            assert "stop-commands" in said
+            assert "##" not in said and not re.search(r"(?m)^\s*::", said)
+    assert "torch::nn" in render_terminal(
+        msgspec.structs.replace(report, remarks=(Text("torch::nn", "torch::nn"),)),
+        language="en", width=80, colour=False,
+    )  # fmt: skip
+
+
+def test_what_keeps_a_gate_shut_is_not_hidden_behind_a_failure_that_the_baseline_has() -> None:
+    report = samples.no_go()
+    known = Finding(Outcome.FAIL, Text("old", "旧"), remedy=Text("r", "r"), in_baseline=True)
+    new = Finding(Outcome.UNPROVEN, Text("nobody knows", "无人知晓"), needs=Text("n", "n"), in_baseline=False)
+    names = [each.name for each in report.deployments]
+    results = tuple(
+        PitfallResult("P13", {names[0]: known, names[1]: new}) if each.pitfall == "P13" else each
+        for each in report.results
+    )
+    report = msgspec.structs.replace(report, results=results)
+    said = render_terminal(report, language="en", width=100, colour=False)
+    assert f"[{names[1]}] not proven: nobody knows (new since the baseline)" in said.replace(
+        "UNPROVEN", "not proven"
+    )

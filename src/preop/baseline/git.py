@@ -34,7 +34,34 @@ class BaseTree:
     """Stands for the folder in which preop runs."""
     commit: str
     """The commit whose files these are, in full."""
+    here: Path
+    """The folder in which preop runs, and the top of its repository, without links."""
+    top: Path
     remarks: tuple[str, ...] = ()
+
+    def path_of(self, target: str) -> str:
+        """`target`, a path of the checkout however it is written, as it is seen from `root`.
+
+        Raises `UsageError` where it lies outside of the repository.
+        """
+        given = Path(os.path.normpath(self.here / target))
+        if given.is_relative_to(self.top):
+            return os.path.relpath(given, self.here)
+        real = given.resolve()  # the way there may lead over a link
+        if real.is_relative_to(self.top):
+            return os.path.relpath(real, self.here)
+        raise UsageError(
+            f"--baseline: {target} lies outside of the repository {self.top}; "
+            "expected files or folders of it, or an earlier run"
+        )
+
+    def has(self, path: str) -> bool:
+        """Whether a file or folder of the checkout is, byte for byte, the same in the commit."""
+        try:
+            inside = self.path_of(path)
+        except UsageError:
+            return False
+        return _content(self.here / inside) == _content(self.root / inside)
 
 
 @contextlib.contextmanager
@@ -44,15 +71,35 @@ def base_tree(ref: str, here: Path) -> Iterator[BaseTree]:
     `here` is a folder inside the repository. Raises `UsageError` where there is no repository or no such
     commit.
     """
-    top = Path(_text(ref, here, "rev-parse", "--show-toplevel"))
+    top = Path(_text(ref, here, "rev-parse", "--show-toplevel")).resolve()
+    here = here.resolve()
     commit, remarks = _commit(ref, here)
     with tempfile.TemporaryDirectory(prefix="preop-baseline-") as folder:
         tree = Path(folder)
-        remarks += _write(ref, here, commit, tree)
-        inside = Path(os.path.relpath(here.resolve(), top.resolve()))
-        root = tree / inside
-        root.mkdir(parents=True, exist_ok=True)
-        yield BaseTree(root, commit, tuple(remarks))
+        root = tree / os.path.relpath(here, top)
+        try:
+            remarks += _write(ref, here, commit, tree)
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            why = error.strerror or error
+            raise UsageError(
+                f"--baseline {ref}: its files cannot be written below {tree.parent}: {why}; "
+                "TMPDIR names another folder for them"
+            ) from None
+        yield BaseTree(root, commit, here, top, tuple(remarks))
+
+
+def _content(path: Path) -> dict[str, bytes | None]:
+    """The files of a folder, or the one file, by their paths below; None for what cannot be read."""
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return {os.path.relpath(file, path): _bytes(file) for file in files if not file.is_dir()}
+
+
+def _bytes(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes() if path.stat().st_size <= _MAX_FILE else None
+    except OSError:
+        return None
 
 
 def _commit(ref: str, here: Path) -> tuple[str, list[str]]:
@@ -78,7 +125,11 @@ def _write(ref: str, here: Path, commit: str, tree: Path) -> list[str]:
     """Write the commit's files below `tree`; what was left out is said."""
     listed = _git(here, "ls-tree", "-r", "-z", "-l", "--full-tree", commit)
     if listed.returncode != 0:
-        raise UsageError(f"--baseline {ref}: {_first_line(listed.stderr)}")
+        why = _first_line(listed.stderr)
+        partial = (
+            "; this clone is a partial one, expected a whole one" if b"lazy fetch" in listed.stderr else ""
+        )
+        raise UsageError(f"--baseline {ref}: {why}{partial}")
     blobs: list[tuple[str, str, str]] = []
     modules, total = 0, 0
     for entry in listed.stdout.split(b"\0"):
@@ -97,7 +148,8 @@ def _write(ref: str, here: Path, commit: str, tree: Path) -> list[str]:
             "give an earlier run instead: --baseline RUN"
         )
     _extract(ref, here, tree, blobs)
-    return [f"--baseline {ref}: {modules} submodules are not part of it"] if modules else []
+    named = f"{modules} submodule{'' if modules == 1 else 's'}"
+    return [f"--baseline {ref}: the files of {named} are not part of it"] if modules else []
 
 
 def _extract(ref: str, here: Path, tree: Path, blobs: Sequence[tuple[str, str, str]]) -> None:
@@ -147,6 +199,7 @@ def _command(here: Path, *arguments: str) -> list[str]:
 
 def _environment() -> dict[str, str]:
     quiet = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+    quiet["GIT_ALLOW_PROTOCOL"] = ""  # git before 2.44 does not know GIT_NO_LAZY_FETCH
     return {**os.environ, **quiet}
 
 
@@ -181,4 +234,5 @@ def _text(ref: str, here: Path, *arguments: str) -> str:
 
 def _first_line(stderr: bytes) -> str:
     lines = stderr.decode("utf-8", "replace").strip().splitlines()
-    return lines[0].removeprefix("fatal: ")[:200] if lines else "git failed"
+    told = [line for line in lines if not line.startswith("warning: ")] or lines
+    return told[0].removeprefix("fatal: ")[:200] if told else "git failed"

@@ -12,7 +12,7 @@ from preop.deployment.types import Deployment
 from preop.errors import UsageError
 from preop.evidence import Strength
 from preop.facts import Fact, Origin
-from preop.findings import Finding, Outcome, PitfallResult
+from preop.findings import Finding, Item, Outcome, PitfallResult
 from preop.text import Text
 
 __all__ = ["find_run", "read_run"]
@@ -41,6 +41,7 @@ class _Finding(msgspec.Struct):
     outcome: Outcome
     summary: str
     strength: Strength | None = None
+    evidence: list[Item] = []
     waived: Outcome | None = None
 
 
@@ -52,7 +53,6 @@ class _Result(msgspec.Struct):
 class _Check(msgspec.Struct):
     schema: str
     started_at: str
-    language: str
     deployments: list[_Deployment]
     findings: list[_Result]
 
@@ -62,7 +62,7 @@ def find_run(name: str, runs: Path) -> Path | None:
     where it names none."""
     for path in (Path(name), runs / name):
         try:
-            if path.is_dir() and (path / "check.json").is_file():
+            if path.is_dir() and any((path / part).is_file() for part in ("check.json", "run.json")):
                 return path / "check.json"
             if path.suffix == ".json" and path.is_file():
                 return path
@@ -79,15 +79,14 @@ def read_run(name: str, path: Path) -> Base:
         check = msgspec.json.decode(path.read_bytes(), type=_Check)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UsageError(f"--baseline {name}: {path} is no answer of `preop check`: {error}") from None
+    except FileNotFoundError:
+        raise UsageError(
+            f"--baseline {name}: that run has no answer ({path.name}): it was interrupted, or has not ended"
+        ) from None
     except OSError as error:
         raise UsageError(f"--baseline {name}: {path} cannot be read: {error.strerror or error}") from None
     if check.schema != _SCHEMA:
         raise UsageError(f"--baseline {name}: schema {check.schema!r}, expected {_SCHEMA!r}")
-    if check.language != "en":
-        raise UsageError(
-            f"--baseline {name}: that run answered in {check.language!r}, and sentences of two languages "
-            "cannot be held against each other; expected one made with --lang en"
-        )
     return Base(
         name,
         "run",
@@ -109,7 +108,13 @@ def _result(told: _Result) -> PitfallResult:
     return PitfallResult(
         told.pitfall,
         {
-            name: Finding(each.outcome, Text(each.summary, each.summary), each.strength, waived=each.waived)
+            name: Finding(
+                each.outcome,
+                Text(each.summary, each.summary),  # in the language of that run
+                each.strength,
+                tuple(each.evidence),
+                waived=each.waived,
+            )
             for name, each in told.by_deployment.items()
         },
     )

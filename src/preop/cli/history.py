@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from preop.text import Text
 if TYPE_CHECKING:
     from preop.baseline import Base
     from preop.deployment.options import ReadOptions
+    from preop.deployment.types import Deployment
     from preop.run import Plan
     from preop.settings import Settings
     from preop.waivers import Grant
@@ -35,12 +36,12 @@ def baseline(
     name: str, plan: Plan, targets: Sequence[str], options: ReadOptions, runs: Path
 ) -> tuple[Base, list[str], list[Text]]:
     """The earlier state that `name` names: a run, or else the files of a git commit, judged as `plan` asks;
-    what could not be read there either; and what a reader must know.
+    what could not be read there either and is as it was; and what a reader must know.
 
     Raises `UsageError` where it names neither, or where nothing but files can be held against a commit.
     """
     from preop.baseline import Base, base_tree, find_run, read_run
-    from preop.deployment.read import STANDARD_INPUT, read_targets
+    from preop.deployment.read import STANDARD_INPUT
     from preop.run import Watcher, check
 
     run = find_run(name, runs)
@@ -51,27 +52,57 @@ def baseline(
             f"--baseline {name}: no run of that name, and a commit holds no command line or standard input; "
             "expected files or folders of the repository, or an earlier run"
         )
-    outside = next((target for target in targets if Path(target).is_absolute()), None)
-    if outside is not None:
-        raise UsageError(f"--baseline {name}: {outside} is an absolute path; expected one below this folder")
-    remarks: list[Text] = []
-    unread: list[str] = []
     with base_tree(name, Path()) as tree:
-        remarks += [Text(said, said) for said in tree.remarks]
-        deployments = []
-        for target in targets:
-            if not (tree.root / target).exists():
-                continue  # all of it is new
-            try:
-                deployments += read_targets([target], None, replace(options, root=tree.root), unread=unread)
-            except InputError as error:
-                remarks.append(
-                    Text(
-                        f"the baseline's {target} is not judged, so that all of it counts as new: {error}",
-                        f"未能判定基线中的 {target}，其全部结果都按新增处理：{error}",
-                    )
-                )
+        remarks = [Text(each, each) for each in tree.remarks]
+        there = {tree.path_of(target): target for target in targets}
+        there = {inside: target for inside, target in there.items() if (tree.root / inside).exists()}
+        options = replace(options, root=tree.root)
+        deployments, said = _base_deployments(there, options, remarks)
+        unread = [_as_given(each, there) for each in said if tree.has(each.partition(": ")[0])]
         if not deployments:
             return Base(name, "git", tree.commit, (), ()), unread, remarks
         judged = check(replace(plan, deployments=deployments, endpoints={}, measure=()), None, Watcher())
     return Base(name, "git", tree.commit, judged.deployments, judged.results), unread, remarks
+
+
+def _base_deployments(
+    targets: Mapping[str, str], options: ReadOptions, remarks: list[Text]
+) -> tuple[list[Deployment], list[str]]:
+    """The deployments of the commit, read together so that each has a name of its own, and what could not be
+    read. A target that cannot be read at all is left out, and said. By their path there, `targets` are as the
+    user wrote them."""
+    from preop.deployment.read import read_targets
+
+    unread: list[str] = []
+    try:
+        return (read_targets(list(targets), None, options, unread=unread) if targets else []), unread
+    except InputError as error:
+        why = error
+    readable = {}
+    for inside, target in targets.items():
+        try:
+            read_targets([inside], None, options, unread=[])
+            readable[inside] = target
+        except InputError as error:
+            remarks.append(_not_judged(target, error))
+    if len(readable) == len(targets):  # each can be read, and all together cannot
+        remarks.append(_not_judged(", ".join(targets.values()), why))
+        return [], []
+    return _base_deployments(readable, options, remarks)
+
+
+def _not_judged(target: str, error: InputError) -> Text:
+    return Text(
+        f"the baseline's {target} is not judged, so that all of it counts as new: {error}",
+        f"未能判定基线中的 {target}，其全部结果都按新增处理：{error}",
+    )
+
+
+def _as_given(said: str, targets: Mapping[str, str]) -> str:
+    """The sentence about a file of the commit as the check itself says it, whatever way to the file was
+    given."""
+    path, colon, rest = said.partition(": ")
+    for inside, target in targets.items():
+        if Path(path).is_relative_to(inside):
+            return f"{Path(target) / Path(path).relative_to(inside)}{colon}{rest}"
+    return said

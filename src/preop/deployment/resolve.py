@@ -68,6 +68,14 @@ def resolve(launch: Launch, options: ReadOptions, folder: Path | None) -> Deploy
         facts=found,
         model=model,
         notes=(*parsed.notes, *hidden, *model_notes),
+        flags={
+            **{each.name: each.value for each in parsed.given.values() if each.is_known},
+            **{name: word.text for name, word in launch.environment.items() if word.text is not None},
+        },
+        unseen_flags=(
+            *(each.name for each in parsed.given.values() if not each.is_known),
+            *(name for name, word in launch.environment.items() if word.text is None),
+        ),
     )
 
 

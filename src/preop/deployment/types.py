@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -78,6 +78,11 @@ class Deployment(msgspec.Struct, frozen=True):
     endpoint: str | None = None
     own_name: str = ""
     """Its name in its own file: the same whatever else is checked beside it."""
+    flags: dict[str, Any] = {}
+    """All flags of its command as they were given, by their long names, and its environment by name; also
+    those that are no fact."""
+    unseen_flags: tuple[str, ...] = ()
+    """The names of flags and variables that are given a value which cannot be seen."""
 
     def fact(self, name: str) -> Fact:
         """The fact of that name; unknown where nothing states it."""

@@ -15,6 +15,7 @@ be told apart: the evidence then belongs to the endpoint that was measured.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ import msgspec
 from preop.deployment.types import Deployment
 from preop.inputs import Inputs
 from preop.instruments.types import Access, Instrument
-from preop.secrets import mask_text
+from preop.secrets import mask_text, mask_value
 
 __all__ = ["IDENTITY", "fingerprint", "mismatch", "remembered"]
 
@@ -34,11 +35,14 @@ IDENTITY = ("engine_version", "model", "gpu", "gpu_count", "accelerator")
 """Facts that count whoever states them. All others count where the user set them."""
 _MOST_BYTES = 64 << 20
 """Of a larger file its size and so much of its head count: a GGUF has its tokenizer there."""
+_MOST_WEIGHTS = 1 << 20
+"""The same of each file that holds nothing but weights."""
 _SILENT = re.compile(
-    r"host|port|.*[-_](host|port|address|addr|ip)|uds|served[-_]model[-_]name|alias|a|m|model|image"
-    r"|(.*[-_])?(api[-_]?key|password|secret|ssl|cors|logs?|logging|logger|verbose|verbosity|metrics|otlp|usage|parser)"
-    r"([-_].*)?|root[-_]path|allow(ed)?[-_](origins|methods|headers|credentials)|middleware|(.*[-_])?tool([-_].*)?"
-    r"|chat[-_]template.*|jinja|response[-_]role|reasoning[-_]format|download[-_]dir|hf[-_].*token|.*_TOKEN|generation[-_]config",
+    r"host|port|.*[-_](host|port|address|addr|ip)|uds|served[-_]model[-_]name|alias|middleware|jinja"
+    r"|(.*[-_])?(api[-_]?key|password|secret|ssl|cors|logs?|logging|logger|verbose|verbosity|metrics|otlp"
+    r"|usage|parser|tool|visible[-_]devices)([-_].*)?"
+    r"|root[-_]path|allow(ed)?[-_](origins|methods|headers|credentials)|chat[-_]template.*|response[-_]role"
+    r"|reasoning[-_]format|download[-_]dir|hf[-_]token|.*_TOKEN|generation[-_]config",
     re.IGNORECASE,
 )
 """Flags that say nothing of speed: addresses, names, keys, logs, what an answer looks like."""
@@ -68,6 +72,7 @@ def fingerprint(
         unseen = [name for name in unseen if name != "accelerator"]
     if any(note.kind == "hidden" for note in deployment.notes):
         unseen.append("hidden flags")
+    unseen += [name for name in deployment.unseen_flags if _has_a_say(instrument, name)]
     belongs: dict[str, Any] = {
         "engine": deployment.engine,
         **identity,
@@ -88,8 +93,12 @@ def fingerprint(
         },
         "model_files": _model_files(instrument, deployment),
     }
-    kept: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(belongs))
-    return kept  # as it comes back from the run's folder
+    # As it comes back from the run's folder: a byte that is no UTF-8 does not, nor does an infinity.
+    text = json.dumps(msgspec.to_builtins(belongs, enc_hook=str), ensure_ascii=False).encode(
+        "utf-8", "replace"
+    )
+    kept: dict[str, Any] = json.loads(text, parse_constant=lambda _: None)
+    return kept
 
 
 def mismatch(instrument: Instrument, taken: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
@@ -145,20 +154,24 @@ def remembered(inputs: Inputs, taken: Mapping[str, Any]) -> Inputs:
 
 
 def _flags(instrument: Instrument, deployment: Deployment) -> dict[str, Any]:
-    """The flags that may have a say in what was measured, besides those that are facts."""
-    if instrument.puts_load:
-        chosen = [
-            name
-            for name in deployment.flags
-            if not _SILENT.fullmatch(name) and (not name.isupper() or _SPEED_ENVIRONMENT.fullmatch(name))
-        ]
-    elif "tokenizer" in instrument.depends_on:
-        chosen = [name for name in deployment.flags if _TOKENIZER_FLAG.fullmatch(name)]
-    else:
-        chosen = []
+    """The flags that have a say in what was measured, besides those that are facts which count anyway."""
     facts = {name.replace("_", "-") for name in instrument.depends_on}
-    told = {name: deployment.flags[name] for name in chosen if name not in facts}
-    return {name: mask_text(value) if isinstance(value, str) else value for name, value in told.items()}
+    return {
+        name: mask_value(value, name)
+        for name, value in deployment.flags.items()
+        if name not in facts and _has_a_say(instrument, name)
+    }
+
+
+def _has_a_say(instrument: Instrument, name: str) -> bool:
+    """Whether a flag or a variable of that name may change what the instrument sees."""
+    if name.isupper() and not _SPEED_ENVIRONMENT.fullmatch(name):
+        return False
+    if instrument.puts_load:
+        return not _SILENT.fullmatch(name)
+    if name.replace("-", "_") in instrument.depends_on:
+        return True
+    return "tokenizer" in instrument.depends_on and _TOKENIZER_FLAG.fullmatch(name) is not None
 
 
 def _model_files(instrument: Instrument, deployment: Deployment) -> dict[str, str]:
@@ -171,7 +184,7 @@ def _model_files(instrument: Instrument, deployment: Deployment) -> dict[str, st
 
 
 def _digest(path: str | None) -> str | None:
-    """Of what an input holds: a file's bytes, or a tokenizer's files in a folder; None where it is none here."""
+    """Of what an input holds: a file, or the tokenizer files of a folder; None where there is none."""
     if path is None:
         return None
     contents = _contents(Path(path), _TOKENIZER_FILE)
@@ -195,7 +208,8 @@ def _contents(at: Path, pattern: re.Pattern[str]) -> dict[str, str]:
 
 
 def _head(file: Path) -> str:
+    most = _MOST_WEIGHTS if file.suffix in (".safetensors", ".bin", ".pt") else _MOST_BYTES
     with file.open("rb") as opened:
-        digest = hashlib.sha256(opened.read(_MOST_BYTES))
+        digest = hashlib.sha256(opened.read(most))
     digest.update(str(file.stat().st_size).encode())
     return digest.hexdigest()

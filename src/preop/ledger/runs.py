@@ -19,10 +19,11 @@ import msgspec
 
 from preop.evidence import RECORD_SCHEMA, Live, Load, Payload, Record, Streaming, Tokens
 
-__all__ = ["DEFAULT_RUNS", "Run", "RunDocument", "is_fresh", "read_records", "start_run", "utc_now"]
+__all__ = ["DEFAULT_RUNS", "Run", "RunDocument", "is_fresh", "read_records", "stale", "start_run", "utc_now"]
 
 DEFAULT_RUNS = ".preop/runs"
 _MAX_RECORD_BYTES = 64 << 20
+_TRIES = 8
 _DEEPEST = 32
 """Levels of lists and objects in what describes a measurement."""
 _KINDS: dict[str, type[Payload]] = {
@@ -84,7 +85,7 @@ class Run:
     def _write(self, name: str, document: Any) -> None:
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        content = msgspec.json.format(msgspec.json.encode(document), indent=2)
+        content = msgspec.json.format(_encoded(document), indent=2)
         temporary = target.with_name(f".{target.name}.tmp")  # the folder is this run's alone
         try:
             temporary.write_bytes(content + b"\n")
@@ -94,11 +95,27 @@ class Run:
             raise
 
 
+def _encoded(document: Any) -> bytes:
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:  # a name that is no UTF-8, from a command line or a file's name
+        import json
+
+        text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False).encode("utf-8", "replace")
+        return msgspec.json.encode(json.loads(text, parse_constant=lambda _: None))
+
+
 def start_run(root: Path, preop_version: str, asked: dict[str, Any]) -> Run:
     """Make a new run folder below `root`. Raises OSError when it cannot be made."""
     now = utc_now()
-    path = root / f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    path.mkdir(parents=True)
+    for tries_left in reversed(range(_TRIES)):
+        path = root / f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        try:
+            path.mkdir(parents=True)
+            break
+        except FileExistsError:  # another run of this second drew the same end
+            if not tries_left or not path.is_dir():
+                raise
     return Run(path, RunDocument("preop.run/1", preop_version, now.isoformat(), asked))
 
 
@@ -156,15 +173,19 @@ def _depth(value: Any) -> int:
 
 def is_fresh(record: Record, now: datetime, lifetime: timedelta) -> bool:
     """Whether a record holds something, and was taken within `lifetime` before `now`."""
-    if record.payload is None:
-        return False
+    return record.payload is not None and stale(record, now, lifetime) is None
+
+
+def stale(record: Record, now: datetime, lifetime: timedelta) -> str | None:
+    """Why a record is of no time that counts at `now`, in words; None where it was taken within `lifetime`
+    before."""
     try:
-        taken = datetime.fromisoformat(record.taken_at)
-    except ValueError:
-        return False
-    if taken.tzinfo is None:
-        return False
-    return timedelta(0) <= now - taken <= lifetime
+        age = now - datetime.fromisoformat(record.taken_at)
+    except (ValueError, TypeError, OverflowError):  # no time, or one without a zone
+        return f"{record.taken_at[:40]!r} is no time that it could have been taken at"
+    if age < timedelta(0):
+        return f"it is dated in the future, {record.taken_at[:40]} (now {now.isoformat()}): check the clocks"
+    return f"it is older than {lifetime.days} days" if age > lifetime else None
 
 
 def utc_now() -> datetime:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from preop.deployment.types import Contradiction
 from preop.evidence import Record, Strength
 from preop.facts import Note
-from preop.findings import Finding
+from preop.findings import Finding, Outcome
 from preop.report.headline import parsed
 from preop.report.plain import plain
 from preop.report.types import Report
@@ -24,18 +24,38 @@ T = TypeVar("T", Contradiction, Note)
 def asides(
     report: Report, pitfall: str, deployment: str, finding: Finding, language: Language
 ) -> list[tuple[str, str]]:
-    """Each aside with its kind: waiver, enough, measured, known."""
+    """Each aside with its kind: waiver, enough, known, new, others, measured."""
     said = []
     if finding.waiver is not None:
         said.append(("waiver", waived_by(finding, language)))
     if report.is_enough(pitfall, finding):
         said.append(("enough", UI["enough"].in_(language)))
-    if finding.in_baseline:
-        said.append(("known", UI["known"].in_(language)))
+    if finding.in_baseline is not None and finding.outcome.badness >= Outcome.WAIVED.badness:
+        kind = "known" if finding.in_baseline else "new"
+        said.append((kind, UI[kind].in_(language)))
+    others = _in_its_shadow(report, pitfall, finding, language)
+    if others is not None:
+        said.append(("others", others))
     measured = evidence_age(report, pitfall, deployment, finding, language)
     if measured is not None:
         said.append(("measured", measured))
     return said
+
+
+def _in_its_shadow(report: Report, pitfall: str, finding: Finding, language: Language) -> str | None:
+    """What keeps the gate shut behind a finding that speaks for its pitfall, is worse, and does not: the
+    baseline has it as well, or a waiver covers it."""
+    result = next((each for each in report.results if each.pitfall == pitfall), None)
+    if result is None or finding is not result.worst or report.blocks(pitfall, finding):
+        return None
+    blocking = [(name, each) for name, each in result.by_deployment.items() if report.blocks(pitfall, each)]
+    if not blocking:
+        return None
+    name, first = blocking[0]
+    more = f" +{len(blocking) - 1}" if len(blocking) > 1 else ""
+    summary = plain(first.summary.in_(language), 200)
+    said = f"[{plain(name, 40)}{more}] {OUTCOMES[first.outcome].in_(language)}: {summary}"
+    return f"{said} ({UI['new'].in_(language)})" if first.in_baseline is False else said
 
 
 def shared(said: Iterable[tuple[str, Sequence[T]]]) -> list[tuple[T, list[str]]]:

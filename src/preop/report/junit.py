@@ -145,6 +145,9 @@ class _Suite:
         colon = "：" if self.language == "zh" else ": "
         ui = {key: UI[key].in_(self.language) for key in ("where", "fix", "needs", "strength", "explain")}
         rows: list[tuple[str, str]] = [(OUTCOMES[finding.outcome].in_(self.language), self._summary(finding))]
+        if finding.in_baseline is not None and finding.outcome.badness >= Outcome.WAIVED.badness:
+            known = UI["known" if finding.in_baseline else "new"].in_(self.language)
+            rows.append((UI["baseline"].in_(self.language), known))
         if finding.where:
             rows.append((ui["where"], finding.where))
         if finding.remedy is not None:

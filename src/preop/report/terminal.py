@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from io import StringIO
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,8 @@ _NAMED = 3
 """Deployments that a pitfall names, where there are very many."""
 _FRESH_S = 60
 """Evidence younger than this was taken by the run itself."""
+_COMMAND = re.compile(r":(?=:[A-Za-z-]+[^:]*::)|#(?=#(\[|vso\[))")
+"""`::stop-commands::x` steers GitHub Actions, `##vso[...]` Azure Pipelines, wherever a line is wrapped."""
 _NOTES = 8
 """Notes and the like that are shown; the JSON document has all."""
 
@@ -248,7 +251,8 @@ class _Page:
         """
         from rich.text import Text as Line
 
-        body = Line.assemble(*spans)
+        body = Line.assemble(*((_inert(text), style) for text, style in spans))
+        end = _inert(end)
         indent = at + cells(lead[0]) + gap
         cuts = wrap(body.plain, self.width - indent)
         for number, (start, stop) in enumerate(cuts or [(0, 0)]):
@@ -263,6 +267,11 @@ class _Page:
                 room = self.width - cells(end)
                 self.lines.append(Line())
             self.lines[-1].append(" " * room).append(end, style="dim")
+
+
+def _inert(text: str) -> str:
+    """What would be a command to a CI server that reads its own log, written out."""
+    return _COMMAND.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
 
 
 def _prefix(names: list[str]) -> str:

@@ -131,6 +131,7 @@ UI = {
     "optional": Text("not required", "非必需"),
     "enough": Text("enough for this gate", "足以通过本关卡"),
     "known": Text("in the baseline already", "基线中已有"),
+    "new": Text("new since the baseline", "相对基线新增"),
     "resolved": Text("resolved since the baseline", "相对基线已消除"),
     "baseline": Text("baseline", "基线"),
     "requires": Text("requires", "要求"),
