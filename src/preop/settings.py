@@ -11,6 +11,7 @@ import msgspec
 
 from preop.errors import UsageError
 from preop.inputs import Inputs
+from preop.instruments.load.limits import LoadLimits
 from preop.instruments.types import MOST_CONCURRENT
 from preop.thresholds import THRESHOLDS
 from preop.tomls import read_toml
@@ -54,6 +55,7 @@ class MeasureSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     requests: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
     budget_s: Annotated[float, msgspec.Meta(ge=1, le=86_400)] | None = None
     yes_load: str | None = None
+    limits: LoadLimits = LoadLimits()
 
 
 class ImageSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,6 +82,8 @@ class CostSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     gpu_hour: Annotated[float, msgspec.Meta(gt=0, le=100_000)] | None = None
     """Price of one GPU for an hour."""
     currency: Annotated[str, msgspec.Meta(min_length=1, max_length=8)] = "USD"
+    per_million_output_tokens: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
+    """Price of a million output tokens at a provider, for --budget."""
 
 
 class ApprovalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

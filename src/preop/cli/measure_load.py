@@ -51,7 +51,7 @@ __all__ = ["command"]
 @click.option("--prompt-tokens", type=click.IntRange(1, 1_000_000), help="Length of synthetic prompts.")
 @click.option("--output-tokens", type=click.IntRange(1, 100_000), help="Length of the answers asked for.")
 @click.option(
-    "--budget", "budget_s", type=click.FloatRange(1, 86_400), metavar="SECONDS", help="Most time it may take."
+    "--budget", metavar="LIMITS", help="Most it may spend: 300s, or 300s,5000req,2Mtok,5usd (default: 120s)."
 )
 @click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
 @common
@@ -99,7 +99,10 @@ def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
         "max_concurrency": flags["max_concurrency"],
         "prompt_tokens": flags["prompt_tokens"],
         "output_tokens": flags["output_tokens"],
-        "budget_s": flags["budget_s"] or measure.budget_s,
+        "budget": flags["budget"],
+        "budget_s": measure.budget_s,
+        "per_million_output_tokens": settings.cost.per_million_output_tokens,
+        "limits": measure.limits,
         "yes_load": flags["yes_load"] or measure.yes_load,
     }
 

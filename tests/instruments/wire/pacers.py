@@ -55,5 +55,5 @@ def pacing(**options: object) -> Iterator[str]:
                 time.sleep(0.02)
         yield f"http://127.0.0.1:{port}"
     finally:
-        child.kill()  # an ignored SIGTERM is inherited
+        child.terminate()
         child.wait(10)

@@ -72,13 +72,13 @@ def compare(job: Job) -> Comparison:
 
 
 async def _pairs(options: Options, a: Runner, b: Runner) -> list[Pair]:
-    end = time.monotonic() + options.budget_s
+    end = time.monotonic() + options.budget.seconds
     levels = options.concurrency or tuple(_doubling(options.top))
     pairs = []
     for index, concurrency in enumerate(levels):
         left = end - time.monotonic()
         if left <= 0:
-            why = f"the budget of {options.budget_s:g} s was over before this level"
+            why = f"the budget of {options.budget.seconds:g} s was over before this level"
             pairs.append(Pair(concurrency, None, None, None, voided_because=why))
             continue
         turn_s = left / (len(levels) - index) / 4

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import median
 
-from preop.evidence import ClientCost, Level, Percentiles, ServerSeen
+from preop.evidence import ClientCost, Level, Percentiles
 from preop.instruments.load.samples import LevelSamples, Sample
 from preop.instruments.load.slo import Objective
 from preop.instruments.load.statistics import least_samples, percentiles
@@ -42,9 +42,7 @@ FOREIGN_SHARE = 0.2
 """More running in the engine than this share above what was asked for: somebody else is using it."""
 
 
-def summarize(
-    samples: LevelSamples, server: ServerSeen | None = None, objective: Objective | None = None
-) -> Level:
+def summarize(samples: LevelSamples, objective: Objective | None = None) -> Level:
     """The level's numbers."""
     finished = samples.finished
     failed = len(samples.counted) - len(finished)
@@ -84,8 +82,8 @@ def summarize(
         prompt_tokens=_median(sample.prompt_tokens for sample in finished),
         output_tokens=_median(sample.output_tokens for sample in finished),
         cached_share=_cached_share(finished),
-        server=server,
-        warnings=_warnings(samples, finished, server, counts_tokens),
+        server=samples.server,
+        warnings=_warnings(samples, finished, counts_tokens),
     )
 
 
@@ -207,10 +205,8 @@ def _voided(
     return None
 
 
-def _warnings(
-    samples: LevelSamples, finished: Sequence[Sample], server: ServerSeen | None, counts_tokens: bool
-) -> list[str]:
-    said = []
+def _warnings(samples: LevelSamples, finished: Sequence[Sample], counts_tokens: bool) -> list[str]:
+    said, server = [], samples.server
     if samples.out_of_time and samples.unfinished:
         said.append(f"{samples.unfinished} requests were still running when the time was over: not counted")
     if finished and not counts_tokens:

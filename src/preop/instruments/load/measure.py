@@ -47,15 +47,18 @@ def measure(job: Job) -> Load:
     run = _Run(options, Runner(job, access, options, own))
 
     async def main() -> Load:
-        await run.runner.ready()
-        if trace is not None:
-            slo = await run.replay(trace)
-        elif options.rates is not None:
-            slo = await run.rates(options.rates)
-        elif options.concurrency is not None:
-            slo = await run.walk(options.concurrency)
-        else:
-            slo = await run.search()
+        try:
+            await run.runner.ready()
+            if trace is not None:
+                slo = await run.replay(trace)
+            elif options.rates is not None:
+                slo = await run.rates(options.rates)
+            elif options.concurrency is not None:
+                slo = await run.walk(options.concurrency)
+            else:
+                slo = await run.search()
+        finally:
+            run.runner.close()
         return run.load(access.url, slo)
 
     return run_loop(main())
@@ -65,7 +68,7 @@ class _Run:
     def __init__(self, options: Options, runner: Runner) -> None:
         self.runner = runner
         self._options = options
-        self._end = time.monotonic() + options.budget_s
+        self._end = time.monotonic() + options.budget.seconds
         self._levels: dict[float, Level] = {}
         """By concurrency, or by rate."""
         self._stopped: str | None = None
@@ -94,12 +97,15 @@ class _Run:
     def _share(self, levels: int) -> float | None:
         """Seconds for the next of so many levels; None, with the reason kept, where it cannot be run."""
         if self._stopped is None and self._left <= 0:
-            self._stopped = f"the budget of {self._options.budget_s:g} s was over before this level"
+            self._stopped = f"the budget of {self._options.budget.seconds:g} s was over before this level"
         # What a level leaves of its share goes to those after it.
         return None if self._stopped is not None else max(1.0, self._left / levels)
 
-    def _hopeless(self, level: Level, name: str) -> None:
-        if level.errors > _HOPELESS * level.requests:
+    def _check_stop(self, samples: LevelSamples, level: Level, name: str) -> None:
+        """Whether to go on after a level."""
+        if samples.stopped_because is not None:
+            self._stopped = f"at {name}: {samples.stopped_because}"
+        elif level.errors > _HOPELESS * level.requests:
             self._stopped = f"not tried: {level.errors} of {level.requests} requests failed at {name}"
 
     async def walk(self, concurrencies: tuple[int, ...]) -> SloAnswer:
@@ -115,7 +121,7 @@ class _Run:
             level = self._levels[concurrency] = summarize(samples, objective=objective)
             if objective is not None and level.valid:
                 counted[concurrency] = objective.counts(samples.counted)
-            self._hopeless(level, str(concurrency))
+            self._check_stop(samples, level, str(concurrency))
         return answer_of_walk(objective, counted)
 
     async def rates(self, rates: tuple[float, ...]) -> SloAnswer:
@@ -132,7 +138,7 @@ class _Run:
             if objective is not None:
                 # No steady state is an answer too: whatever is measured there only grows.
                 counted[rate] = objective.counts(samples.counted)
-            self._hopeless(level, f"{rate:g} requests/s")
+            self._check_stop(samples, level, f"{rate:g} requests/s")
         return answer_of_rates(objective, counted)
 
     async def replay(self, trace: list[Arrival]) -> SloAnswer:
@@ -153,8 +159,10 @@ class _Run:
 
         async def look(concurrency: int, effort: Effort) -> Verdict | None:
             for _ in range(2):  # a machine that was busy for a moment is asked again
+                if self._stopped is not None:
+                    return None
                 if self._left <= 0:
-                    self._stopped = f"the budget of {self._options.budget_s:g} s was over"
+                    self._stopped = f"the budget of {self._options.budget.seconds:g} s was over"
                     return None
                 samples = await self._look(objective, concurrency, effort)
                 level = summarize(samples, objective=objective)
@@ -165,8 +173,7 @@ class _Run:
                     counted[concurrency] = objective.counts(samples.counted)
                     verdict = verdict_of(counted[concurrency])
                     return "holds" if effort == "probe" and verdict == "undecided" else verdict
-                if level.errors > _HOPELESS * level.requests:
-                    break
+                self._check_stop(samples, level, str(concurrency))
             return None
 
         boundary = await search(look, self._options.top)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from preop.errors import UsageError
 from preop.instruments.load.arrivals import Process, parse_process
+from preop.instruments.load.budget import Budget, parse_budget
+from preop.instruments.load.limits import LoadLimits
 from preop.instruments.load.slo import Objective, parse_objective
 from preop.instruments.types import MOST_CONCURRENT, Job
 
@@ -27,7 +29,7 @@ _LEAST_WINDOW_S = 2.0
 
 @dataclass(frozen=True)
 class Options:
-    """`requests` and `duration_s` are for each level, `budget_s` for all of them."""
+    """`requests` and `duration_s` are for each level, the budget for all of them."""
 
     concurrency: tuple[int, ...] | None
     """The levels to walk; None: search for the objective's boundary."""
@@ -40,7 +42,8 @@ class Options:
     prompt_tokens: int | None = None
     """None: the prompts as they are."""
     output_tokens: int = OUTPUT_TOKENS
-    budget_s: float = BUDGET_S
+    budget: Budget = field(default_factory=lambda: Budget(BUDGET_S))
+    limits: LoadLimits = field(default_factory=LoadLimits)
     rates: tuple[float, ...] | None = None
     """Open loop: requests a second."""
     arrivals: Process = field(default_factory=lambda: parse_process("poisson"))
@@ -77,6 +80,7 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
     slo = given.get("slo")
     objective = parse_objective(slo) if isinstance(slo, str) else None
     top = _whole(_number(given, "max_concurrency")) or MAX_CONCURRENCY
+    limits = given.get("limits")
     rates = _rates(given.get("rate"))
     trace, speed = given.get("trace"), _number(given, "trace_speed") or 1.0
     levels = given.get("concurrency") if rates is None and trace is None else None
@@ -105,7 +109,8 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
         duration_s=numbers["duration_s"],
         prompt_tokens=_whole(counts["prompt_tokens"]),
         output_tokens=_whole(counts["output_tokens"]) or OUTPUT_TOKENS,
-        budget_s=numbers["budget_s"] or budget_s,
+        budget=_budget(given, numbers["budget_s"] or budget_s),
+        limits=limits if isinstance(limits, LoadLimits) else LoadLimits(),
         rates=rates,
         arrivals=parse_process(str(given.get("arrivals") or "poisson")),
         trace=str(trace) if trace is not None else None,
@@ -121,6 +126,11 @@ def _default_levels(job: Job, asked_top: object) -> list[int]:
     if isinstance(cap, int) and not isinstance(cap, bool) and 1 <= cap <= top:
         top = cap
     return sorted({1 << power for power in range(top.bit_length()) if 1 << power <= top} | {top})
+
+
+def _budget(given: dict[str, object], seconds: float) -> Budget:
+    text, price = given.get("budget"), _number(given, "per_million_output_tokens")
+    return parse_budget(text, seconds, price) if isinstance(text, str) else Budget(seconds)
 
 
 def _rates(given: object) -> tuple[float, ...] | None:

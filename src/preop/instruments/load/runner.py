@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from statistics import median
+from typing import Any
 
 from preop.errors import InstrumentError
 from preop.instruments.load.arrivals import Arrival
-from preop.instruments.load.closed import Decision, Limits, run_level
+from preop.instruments.load.closed import Decision, LevelRun, Limits, Session, run_level
 from preop.instruments.load.open import Due, Window, run_open
 from preop.instruments.load.options import Options
 from preop.instruments.load.samples import LevelSamples, Sample, glimpse, read_samples
+from preop.instruments.load.server import ServerWatch
+from preop.instruments.load.watch import KillSwitch
 from preop.instruments.load.workload import Workload, workload_of
 from preop.instruments.prompts import Messages, of_length, salted
 from preop.instruments.types import MOST_CONCURRENT, Access, Job
@@ -41,6 +44,10 @@ class Runner:
         self._job, self._options, self._own = job, options, own
         self._target = Target.of(access)
         self._ignore_eos = knows_ignore_eos(job.deployment)
+        self._watch = ServerWatch(self._target, _version(job))
+        self._switch = KillSwitch(options.limits)
+        self.requests = self.output_tokens = 0
+        """Asked for so far, warm-up and all."""
         self.model: str | None = None
         self.workload: Workload
         self.name = ""
@@ -52,9 +59,13 @@ class Runner:
         Raises `InstrumentError` where the endpoint cannot be measured at all.
         """
         self.model = await model_name(self._target, self._job)
-        self._job.progress(f"{self.name}warm-up")
+        self._job.progress(f"{self.name}warm-up ({self._options.budget.statement()})")
         points = await self._warm_up()
         self.workload = workload_of(self._options, self._own, self.model, self._ignore_eos, points)
+
+    def close(self) -> None:
+        """Tear down what is still open."""
+        self._watch.close()
 
     async def closed(
         self,
@@ -64,7 +75,6 @@ class Runner:
         decide: Callable[[Sample], Decision] = go_on,
     ) -> LevelSamples:
         """One level of the closed loop, of at most that many seconds."""
-        self.workload.new_level()
         options = self._options
         windowed = requests is None and options.duration_s is not None
         limits = Limits(
@@ -73,15 +83,17 @@ class Runner:
             window_s=options.duration_s or math.inf if windowed else math.inf,
             timeout_s=REQUEST_TIMEOUT_S,
         )
-        run = await run_level(
-            self._target,
-            concurrency,
-            limits=limits,
-            output_tokens=options.output_tokens,
-            session=self.workload.session,
-            decide=self._seen(f"concurrency {concurrency}", requests, decide),
+        return await self._watched(
+            run_level(
+                self._target,
+                concurrency,
+                limits=limits,
+                output_tokens=options.output_tokens,
+                session=self._session,
+                decide=self._seen(f"concurrency {concurrency}", requests, decide),
+                hurts=self._hurts,
+            )
         )
-        return read_samples(run, self._target.api_key)
 
     async def rate(self, per_s: float, window_s: float, seconds: float) -> LevelSamples:
         """One level of the open loop at `per_s` requests a second on average."""
@@ -90,7 +102,7 @@ class Runner:
 
         def schedule() -> Iterator[Due]:
             for offset in process.offsets(per_s, seed=secrets.randbits(32)):
-                yield Due(offset, self.workload.session, self._options.output_tokens)
+                yield Due(offset, self._session, self._options.output_tokens)
 
         window = Window(lead, lead + window_s, seconds, REQUEST_TIMEOUT_S, MOST_CONCURRENT)
         return await self._open(f"{per_s:g} requests/s", schedule(), window, round(per_s * window_s))
@@ -99,17 +111,35 @@ class Runner:
         """The arrivals of a trace, `speed` times as fast."""
         asked = self._options.output_tokens
         schedule = (
-            Due(each.offset_s / speed, self.workload.session, each.output_tokens or asked)
-            for each in arrivals
+            Due(each.offset_s / speed, self._session, each.output_tokens or asked) for each in arrivals
         )
         length = max(arrivals[-1].offset_s / speed, 1e-3)
         window = Window(0.0, length * (1 + 1e-9) + 1e-3, seconds, REQUEST_TIMEOUT_S, MOST_CONCURRENT)
         return await self._open("trace", schedule, window, len(arrivals))
 
     async def _open(self, name: str, schedule: Iterator[Due], window: Window, requests: int) -> LevelSamples:
+        decide = self._seen(name, requests, go_on)
+        return await self._watched(run_open(self._target, schedule, window, decide=decide, hurts=self._hurts))
+
+    async def _watched(self, level: Coroutine[Any, Any, LevelRun]) -> LevelSamples:
+        """A level, with what the engine says of itself meanwhile."""
         self.workload.new_level()
-        run = await run_open(self._target, schedule, window, decide=self._seen(name, requests, go_on))
-        return read_samples(run, self._target.api_key)
+        await self._watch.begin()
+        try:
+            run = await level
+        finally:
+            server = await self._watch.end()
+        samples = read_samples(run, self._target.api_key)
+        samples.server = server
+        return samples
+
+    def _session(self) -> Session:
+        return _Counted(self.workload.session(), self)
+
+    def _hurts(self, in_flight: int) -> str | None:
+        over = self._options.budget.over(self.requests, self.output_tokens)
+        watch = self._watch
+        return over or self._switch.hurts(in_flight, watch.latest, watch.looks, time.monotonic())
 
     def _seen(
         self, name: str, requests: int | None, decide: Callable[[Sample], Decision]
@@ -119,6 +149,7 @@ class Runner:
         def seen(response: Response) -> Decision:
             sample = glimpse(response)
             show.add(sample)
+            self._switch.ended(sample.error is not None)
             return decide(sample)
 
         return seen
@@ -141,6 +172,26 @@ class Runner:
         finally:
             asker.close()
         return points
+
+
+class _Counted:
+    """A session whose requests are counted for the budget."""
+
+    def __init__(self, session: Session, runner: Runner) -> None:
+        self._session, self._runner = session, runner
+        self.needs_answer, self.answered = session.needs_answer, session.answered
+
+    def next(self, output_tokens: int) -> bytes | None:
+        body = self._session.next(output_tokens)
+        if body is not None:
+            self._runner.requests += 1
+            self._runner.output_tokens += output_tokens
+        return body
+
+
+def _version(job: Job) -> str | None:
+    value = job.deployment.fact("engine_version").value
+    return value if isinstance(value, str) else None
 
 
 class _Shown:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from preop.evidence import ServerSeen
 from preop.instruments.load.closed import LevelRun
 from preop.instruments.wire.chat import ChatStream, parse_chat
 from preop.instruments.wire.client import Response
@@ -95,6 +96,8 @@ class LevelSamples:
     offered_per_s: float | None = None
     """Open loop: requests that were to start in a second."""
     stopped_because: str | None = None
+    server: ServerSeen | None = None
+    """What the engine said of itself meanwhile."""
 
     @property
     def finished(self) -> list[Sample]:
@@ -173,4 +176,5 @@ def merged(parts: Sequence[LevelSamples]) -> LevelSamples:
         lags_ms=[lag for part in parts for lag in part.lags_ms],
         offered_per_s=sum(rates) if rates else None,
         stopped_because=reasons[0] if reasons else None,
+        server=parts[-1].server,
     )
