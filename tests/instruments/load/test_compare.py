@@ -24,14 +24,14 @@ def test_the_level_where_two_laws_cross() -> None:
         pacing(slots=64, accept=3, base_us=12_000, per_seq_us=900) as a,
         pacing(slots=64, base_us=10_000, per_seq_us=100) as b,
     ):
-        found = compared(a, b, concurrency=[1, 8, 24, 40], requests=24, output_tokens=24)
+        found = compared(a, b, concurrency=[1, 8, 20, 64], requests=24, output_tokens=24)
     assert [pair.voided_because for pair in found.pairs] == [None] * 4
     for pair in found.pairs:
         n = pair.concurrency
         assert pair.ratio == pytest.approx((12 + 0.9 * n) / 3 / (10 + 0.1 * n), rel=0.12)
         assert pair.low is not None and pair.high is not None and pair.low <= (pair.ratio or 0) <= pair.high
-    assert found.break_even.concurrency is not None and 24 < found.break_even.concurrency < 40
-    assert found.break_even.up_to == 40
+    assert found.break_even.concurrency is not None and 20 < found.break_even.concurrency < 64
+    assert found.break_even.up_to == 64
 
 
 def test_laws_that_do_not_cross() -> None:

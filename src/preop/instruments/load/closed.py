@@ -16,7 +16,6 @@ measuring itself:
 from __future__ import annotations
 
 import asyncio
-import gc
 import math
 import time
 from collections.abc import Callable
@@ -112,8 +111,6 @@ async def run_level(
     began, cpu = time.monotonic(), time.thread_time()
     ticker = asyncio.create_task(watch_loop(level.run, level.complete, lambda: level.in_flight, hurts))
     workers = [asyncio.create_task(level.work(index)) for index in range(concurrency)]
-    collecting = gc.isenabled()
-    gc.disable()  # nothing here is cyclic, and a collection over all reads kept would be a pause
     try:
         async with asyncio.timeout(limits.limit_s):
             await level.complete.wait()
@@ -123,8 +120,6 @@ async def run_level(
         for task in (ticker, *workers):
             task.cancel()
         results = await asyncio.gather(ticker, *workers, return_exceptions=True)
-        if collecting:
-            gc.enable()
     level.run.wall_s, level.run.cpu_s = time.monotonic() - began, time.thread_time() - cpu
     for result in results:
         if isinstance(result, Exception):

@@ -8,7 +8,6 @@ after it arrivals go on until the last counted request has ended.
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -56,8 +55,6 @@ async def run_open(
     began, cpu = time.monotonic(), time.thread_time()
     ticker = asyncio.create_task(watch_loop(level.run, level.complete, lambda: level.in_flight, hurts))
     sender = asyncio.create_task(level.send(schedule))
-    collecting = gc.isenabled()
-    gc.disable()
     try:
         async with asyncio.timeout(window.limit_s):
             await level.complete.wait()
@@ -69,8 +66,6 @@ async def run_open(
             task.cancel()
         results = await asyncio.gather(*tasks, return_exceptions=True)
         level.leave()
-        if collecting:
-            gc.enable()
     level.run.wall_s, level.run.cpu_s = time.monotonic() - began, time.thread_time() - cpu
     for result in results:
         if isinstance(result, Exception):

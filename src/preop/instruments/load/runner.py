@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import secrets
 import time
@@ -28,6 +29,7 @@ __all__ = ["Runner"]
 
 REQUEST_TIMEOUT_S = 120.0
 _WARM_UP_WORDS = (40, 120)
+_SHOWN_EVERY = 8
 _LEAD_SHARE = 0.25
 """Open loop: arrivals before the window, as a share of it."""
 
@@ -47,7 +49,9 @@ class Runner:
         self._watch = ServerWatch(self._target, _version(job))
         self._switch = KillSwitch(options.limits)
         self.requests = self.output_tokens = 0
-        """Asked for so far, warm-up and all."""
+        """Asked for so far in all levels."""
+        self._over: str | None = None
+        """Which limit of the budget is used up."""
         self.model: str | None = None
         self.workload: Workload
         self.name = ""
@@ -125,21 +129,27 @@ class Runner:
         """A level, with what the engine says of itself meanwhile."""
         self.workload.new_level()
         await self._watch.begin()
+        collecting = gc.isenabled()
+        gc.disable()  # nothing here is cyclic, and a collection over all reads kept would be a pause
         try:
-            run = await level
+            try:
+                run = await level
+            finally:
+                server = await self._watch.end()
+            samples = read_samples(run, self._target.api_key)
         finally:
-            server = await self._watch.end()
-        samples = read_samples(run, self._target.api_key)
+            if collecting:
+                gc.enable()
         samples.server = server
+        samples.stopped_because = samples.stopped_because or self._over
         return samples
 
     def _session(self) -> Session:
         return _Counted(self.workload.session(), self)
 
     def _hurts(self, in_flight: int) -> str | None:
-        over = self._options.budget.over(self.requests, self.output_tokens)
         watch = self._watch
-        return over or self._switch.hurts(in_flight, watch.latest, watch.looks, time.monotonic())
+        return self._switch.hurts(in_flight, watch.latest, watch.looks, time.monotonic())
 
     def _seen(
         self, name: str, requests: int | None, decide: Callable[[Sample], Decision]
@@ -147,9 +157,17 @@ class Runner:
         show = _Shown(self._job, self.name + name, requests)
 
         def seen(response: Response) -> Decision:
+            failed = response.error is not None or response.status != 200
+            self._switch.ended(failed)
+            self._over = self._over or self._options.budget.over(self.requests, self.output_tokens)
+            if self._over is not None:
+                return "stop"
+            is_shown = show.count(failed)
+            if not is_shown and decide is go_on:
+                return "go on"
             sample = glimpse(response)
-            show.add(sample)
-            self._switch.ended(sample.error is not None)
+            if is_shown:
+                show.line(sample)
             return decide(sample)
 
         return seen
@@ -200,18 +218,22 @@ class _Shown:
     def __init__(self, job: Job, name: str, requests: int | None) -> None:
         self._job, self._name = job, name
         self._of = f" of {requests}" if requests is not None else ""
-        self._began = time.monotonic()
         self._ttft: list[float] = []
         self._done = self._failed = 0
 
-    def add(self, sample: Sample) -> None:
+    def count(self, failed: bool) -> bool:
+        """One more request; whether it is time for another line."""
         self._done += 1
-        self._failed += sample.error is not None
+        self._failed += failed
+        return self._done % _SHOWN_EVERY == 1
+
+    def line(self, sample: Sample) -> None:
+        """Show how far it is, with the time to first token so far of the requests looked at."""
         if sample.ttft_ms is not None and sample.error is None:
             self._ttft.append(sample.ttft_ms)
         line = f"{self._name}, {self._done}{self._of} requests"
         if self._failed:
             line += f", {self._failed} failed"
-        if self._done % 8 == 0 and self._ttft:
+        if self._ttft:
             line += f", TTFT p50 {median(self._ttft):,.0f} ms"
         self._job.progress(line)

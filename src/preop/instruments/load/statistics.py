@@ -35,16 +35,21 @@ def quantile(samples: Sequence[float], q: float, failed: int = 0) -> float | Non
     A failed request is one that took forever: it counts as a sample above all others, so that failures can
     not make the tail look better.
     """
-    n = len(samples) + failed
+    return _ranked(sorted(samples), q, failed)
+
+
+def _ranked(ordered: Sequence[float], q: float, failed: int) -> float | None:
+    n = len(ordered) + failed
     if n < least_samples(q):
         return None
     rank = math.ceil(q * n - 1e-9)
-    return sorted(samples)[rank - 1] if rank <= len(samples) else None
+    return ordered[rank - 1] if rank <= len(ordered) else None
 
 
 def percentiles(samples: Sequence[float], failed: int = 0) -> Percentiles:
     """p50 and p99, rounded to a microsecond where samples are milliseconds."""
-    values = [quantile(samples, q, failed) for q in (0.50, 0.99)]
+    ordered = sorted(samples)
+    values = [_ranked(ordered, q, failed) for q in (0.50, 0.99)]
     p50, p99 = (None if value is None else round(value, 3) for value in values)
     return Percentiles(p50=p50, p99=p99)
 

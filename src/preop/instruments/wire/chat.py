@@ -181,8 +181,12 @@ def _read_events(stream: ChatStream, reads: list[tuple[int, bytes]], api_key: st
     parser, pieces = Parser(), stream.pieces
     idle = parser.idle
     for number, (ns, data) in enumerate(reads):
-        one = not idle or data.find(b"\n\n") in (-1, len(data) - 2)
-        for part in (data,) if one else _events(data):
+        text = _plain_text(data) if idle else None
+        if text:  # one whole event, as nearly always
+            stream.events += 1
+            pieces.append(Piece(ns, number, text))
+            continue
+        for part in _events(data):
             text = _plain_text(part) if idle else None
             if text:
                 stream.events += 1

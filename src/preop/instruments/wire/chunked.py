@@ -31,6 +31,11 @@ class Dechunker:
         if self.done:
             self.rest += data
             return b""
+        if not (self._left or self._line or self._closing or self._trailer):
+            head = _SIZE.match(data)
+            size = int(head[1], 16) if head is not None else 0
+            if head is not None and size and head.end() + size + 2 == len(data) and data[-2:] == b"\r\n":
+                return data[head.end() : -2]  # one whole chunk, as nearly always
         position = min(self._left, len(data))
         out = [data[:position]] if position else []
         self._left -= position
