@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from tools.extract_flags.package import Modules
 
-__all__ = ["Hint", "Unresolved", "hint_of", "value_of"]
+__all__ = ["Hint", "Unresolved", "hint_of", "value_of", "why_unresolved"]
 
 
 class Unresolved(Exception):
@@ -108,6 +109,10 @@ def _add_name(hint: Hint, modules: Modules, module: str, name: str, depth: int) 
         _add(hint, modules, home[0], home[1], depth + 1)
 
 
+_STANDARD = {"ssl.CERT_NONE": 0, "sys.maxsize": 2**63 - 1}
+"""Constants of Python itself, on 64 bits."""
+
+
 def value_of(modules: Modules, module: str, node: ast.AST, depth: int = 0) -> Any:
     """The value of a default, where source alone tells it. Raises `Unresolved` where it does not."""
     if depth > 10:
@@ -127,6 +132,8 @@ def value_of(modules: Modules, module: str, node: ast.AST, depth: int = 0) -> An
         }
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -value_of(*again, node.operand, depth + 1)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return not value_of(*again, node.operand, depth + 1)
     if isinstance(node, ast.BinOp):
         return _arithmetic(
             node, value_of(*again, node.left, depth + 1), value_of(*again, node.right, depth + 1)
@@ -137,8 +144,16 @@ def value_of(modules: Modules, module: str, node: ast.AST, depth: int = 0) -> An
         home = modules.lookup(module, node.id)
         if home is not None and not isinstance(home[1], ast.ClassDef | ast.FunctionDef):
             return value_of(modules, home[0], home[1], depth + 1)
+    if ast.unparse(node) in _STANDARD:
+        return _STANDARD[ast.unparse(node)]
+    if isinstance(node, ast.Attribute) and node.attr == "value" and isinstance(node.value, ast.Attribute):
+        return value_of(*again, node.value, depth + 1)  # of a member of an enumeration
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
         return _attribute(modules, module, node.value.id, node.attr, depth)
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        whole = value_of(*again, node.value, depth + 1)
+        if isinstance(whole, list) and isinstance(node.slice.value, int) and node.slice.value < len(whole):
+            return whole[node.slice.value]
     if isinstance(node, ast.Call):
         return _call(modules, module, node, depth)
     raise Unresolved(ast.unparse(node))
@@ -191,7 +206,34 @@ def _call(modules: Modules, module: str, node: ast.Call, depth: int) -> Any:
         literals = hint_of(modules, module, node.args[0]).literals
         if literals:
             return literals
+    elif name == "cast" and len(node.args) == 2:
+        return value_of(modules, module, node.args[1], depth + 1)
+    elif name == "int" and len(node.args) == 1:
+        return int(value_of(modules, module, node.args[0], depth + 1))
     elif name in ("list", "sorted", "tuple") and len(node.args) == 1:
         found = value_of(modules, module, node.args[0], depth + 1)
         return sorted(found) if name == "sorted" else list(found)
     raise Unresolved(ast.unparse(node))
+
+
+_LONGEST_REASON = 80
+
+
+def why_unresolved(expression: str) -> str:
+    """Why a default is no value, for people, from the expression that stands in its place."""
+    variable = re.search(
+        r"\benvs\.(\w+)|environ(?:\.get\(|\[)['\"](\w+)|get_\w*env\w*\(['\"](\w+)", expression
+    )
+    if variable is not None:
+        return f"by the environment variable {next(name for name in variable.groups() if name)}"
+    if re.search(r"\bcurrent_platform\b|\bis_(?:hip|cuda|cpu|npu|hpu|xpu)\b", expression):
+        return "by the platform"
+    factory = re.fullmatch(r"[Ff]ield\(default_factory=(\w+)(?:\.\w+)?(?:, \w+=\w+)*\)", expression)
+    if factory is not None and factory[1][0].isupper():
+        return "an object: each of its keys has a default of its own"
+    if factory is not None:
+        return f"decided at start by {factory[1]}"
+    if re.fullmatch(r"(?:\w+\.)?[A-Z][A-Z0-9_]*", expression):
+        return f"{expression}, which is defined where preop did not read"
+    short = expression if len(expression) <= _LONGEST_REASON else expression[:_LONGEST_REASON] + "..."
+    return f"the source has {short} in its place"

@@ -22,7 +22,10 @@ def pack(tables: Sequence[Table], hints: dict[str, str]) -> History:
         raise ValueError("expected the tables of one engine")
     ordered = sorted(tables, key=lambda table: order(table.version))
     spans: dict[str, list[tuple[int, Flag | None]]] = {}
+    positional: list[tuple[int, str | None]] = []
     for at, table in enumerate(ordered):
+        if table.positional != (positional[-1][1] if positional else None):
+            positional.append((at, table.positional))
         for name in {*spans, *table.flags}:
             flag = table.flags.get(name)
             known = spans.setdefault(name, [])
@@ -42,7 +45,7 @@ def pack(tables: Sequence[Table], hints: dict[str, str]) -> History:
         flags={name: tuple(spans[name]) for name in names},
         hints={name: hint for name, hint in sorted(hints.items()) if name in spans},
         gone={name: hint for name, hint in sorted(hints.items()) if name not in spans},
-        positional=newest.positional,
+        positional=tuple(positional),
     )
 
 

@@ -18,6 +18,7 @@ _STRING = r'"((?:[^"\\]|\\.)*)"'
 _NUMBER = re.compile(r"-?\d+(?:\.\d*)?f?")
 _ADDS = re.compile(r"params\.[\w.]+\.(push_back|emplace_back|insert)\(")
 AUTO = "auto: 4 slots over one unified KV cache"
+UNSTATED = "the source states no single value"
 UNIFIED = "on where the number of slots is auto, else off"
 ONE_IS_FOUR = "1, which is 4 slots over one unified KV cache unless --kv-unified or speculation is set"
 
@@ -153,6 +154,7 @@ def _option(call: str, defaults: dict[str, Any]) -> tuple[str, Flag] | None:
         choices=_braces(call),
         default=default,
         how=how,  # type: ignore[arg-type]  # literal or unknown
+        why=UNSTATED if how == "unknown" else None,
         environment=environment.group(1) if environment else None,
     )
 
@@ -175,7 +177,7 @@ def _choices(name: str, flag: Flag, text: str, package: Package) -> Flag:
     if name == "spec-type":
         source = package.read(package.find("common/speculative.cpp"))
         names = re.findall(r'\{"([a-z0-9-]+)",\s*COMMON_SPECULATIVE_TYPE_\w+\}', source)
-        return replace(flag, choices=tuple(names), repeats=True, default="none", how="literal")
+        return replace(flag, choices=tuple(names), repeats=True, default="none", how="literal", why=None)
     if name == "flash-attn":  # also the words of is_truthy, is_falsey and is_autoy
         return replace(flag, choices=None)
     return flag

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from preop.engines.types import Flag, Table
-from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of
+from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of, why_unresolved
 from tools.extract_flags.package import Missing, Modules, Package
 from tools.extract_flags.writing import SCHEMA, Annotations, annotations_of
 
@@ -59,17 +59,40 @@ def _decided_at_start(flags: dict[str, Flag], known: Annotations) -> dict[str, F
 
 def _annotated(modules: Modules) -> tuple[list[str], dict[str, Flag]]:
     """Flags of annotated fields, and the files that hold them: none in versions that register by hand."""
-    folder = FIELDS.replace(".", "/") + "/"
-    files = sorted(n for n in modules.package.names if n.startswith(folder) and n.endswith(".py"))
     flags: dict[str, Flag] = {}
-    for file in files or [SERVER_ARGS]:
-        module = file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-        for node in modules.scope(module).values():
-            if isinstance(node, ast.ClassDef):
-                for name, (_, statement) in modules.fields(module, node).items():
-                    if (found := _field(modules, module, name, statement)) is not None:
-                        flags[found[0]] = found[1]
-    return files, flags
+    for module, cls in _classes(modules):
+        for name, (_, statement) in modules.fields(module, cls).items():
+            if (found := _field(modules, module, name, statement)) is not None:
+                flags[found[0]] = found[1]
+    return _field_files(modules), flags
+
+
+def _field_files(modules: Modules) -> list[str]:
+    folder = FIELDS.replace(".", "/") + "/"
+    return sorted(n for n in modules.package.names if n.startswith(folder) and n.endswith(".py"))
+
+
+def _module(file: str) -> str:
+    return file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+
+
+def _declared(modules: Modules, name: str) -> tuple[Any, str | None]:
+    """What the annotated field of that name says, be it a flag of its own or not."""
+    for module, cls in _classes(modules):
+        found = modules.fields(module, cls).get(name)
+        if found is not None:
+            return _default(modules, found[0], found[1].value)
+    raise Missing(f"no field {name}")
+
+
+def _classes(modules: Modules) -> list[tuple[str, ast.ClassDef]]:
+    """The classes of annotated fields, with their modules."""
+    return [
+        (module, node)
+        for module in [_module(file) for file in _field_files(modules)] or [SERVER_ARGS]
+        for node in modules.scope(module).values()
+        if isinstance(node, ast.ClassDef)
+    ]
 
 
 def _field(modules: Modules, module: str, name: str, node: ast.AnnAssign) -> tuple[str, Flag] | None:
@@ -95,19 +118,22 @@ def _field(modules: Modules, module: str, name: str, node: ast.AnnAssign) -> tup
     if "cli_name" in keywords:
         long = str(value_of(modules, module, keywords["cli_name"])).removeprefix("--")
     aliases = value_of(modules, module, keywords["aliases"]) if "aliases" in keywords else []
-    default, how = _default(modules, module, node.value)
+    default, why = _default(modules, module, node.value)
     return long, _flag(
-        modules, module, long, hint_of(modules, module, inner), keywords, aliases, default, how
+        modules, module, long, hint_of(modules, module, inner), keywords, aliases, default, why
     )
 
 
-def _default(modules: Modules, module: str, node: ast.expr | None) -> tuple[Any, str]:
-    if node is None:
-        return None, "literal"
+def _default(modules: Modules, module: str, node: ast.expr | None) -> tuple[Any, str | None]:
+    """The default; where the source gives no value, None and the reason."""
+    if node is None or ast.unparse(node).endswith("SUPPRESS"):
+        return None, None
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "_declared_default":
+        return _declared(modules, str(value_of(modules, module, node.args[0])))
     try:
-        return value_of(modules, module, node), "literal"
-    except Unresolved:
-        return None, "unknown"
+        return value_of(modules, module, node), None
+    except Unresolved as error:
+        return None, why_unresolved(str(error))
 
 
 def _flag(
@@ -118,7 +144,7 @@ def _flag(
     keywords: dict[str, ast.expr],
     aliases: list[str],
     default: Any,
-    how: str,
+    why: str | None,
 ) -> Flag:
     """The order of `add_cli_args_from_dataclass`."""
     action = ast.unparse(keywords["action"]) if "action" in keywords else ""
@@ -158,7 +184,8 @@ def _flag(
         choices=tuple(c for c in choices if c is not None) if choices else None,
         null=("None", "") if parser == "nullable_str" else (),
         default=default,
-        how=how,  # type: ignore[arg-type]  # literal or unknown
+        how="unknown" if why else "literal",
+        why=why,
     )
 
 
@@ -198,11 +225,12 @@ def _argument(
     negations: tuple[str, ...] = ()
     if action.endswith("BooleanOptionalAction"):
         takes_none, negations = True, tuple(f"--no-{name.lstrip('-')}" for name in names)
-    default, how = (False if "store_true" in action else None), "literal"
+    default: Any = False if "store_true" in action else None
+    why: str | None = None
     if "default" in keywords:
-        default, how = _default(modules, SERVER_ARGS, keywords["default"])
+        default, why = _default(modules, SERVER_ARGS, keywords["default"])
     elif earlier is not None:
-        default, how = earlier.default, earlier.how
+        default, why = earlier.default, earlier.why
     elif takes_none:
         default = False
     choices = None
@@ -220,7 +248,8 @@ def _argument(
         choices=tuple(c for c in choices if c is not None) if choices else None,
         null=("None", "") if parser == "nullable_str" else (),
         default=default,
-        how=how,  # type: ignore[arg-type]  # literal or unknown
+        how="unknown" if why else "literal",
+        why=why,
     )
 
 

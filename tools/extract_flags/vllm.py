@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from preop.engines.tables import order
 from preop.engines.types import Flag, Table
-from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of
+from tools.extract_flags.hints import Hint, Unresolved, hint_of, value_of, why_unresolved
 from tools.extract_flags.package import Missing, Modules, Package
 from tools.extract_flags.writing import SCHEMA, annotations_of
 
@@ -17,11 +17,14 @@ __all__ = ["extract"]
 ENGINE_ARGS = "vllm.engine.arg_utils"
 _RULES_SINCE = (0, 28)
 """The first release whose defaults are decided as the annotations say."""
+# The command `vllm serve`, which takes the model as a word without a flag.
+COMMANDS = ("vllm.scripts", "vllm.entrypoints.cli.main")
 # The server's arguments moved between versions.
 FRONTENDS = (
     "vllm.entrypoints.common.cli_args",
     "vllm.entrypoints.launchers.cli_args",
     "vllm.entrypoints.openai.cli_args",
+    "vllm.entrypoints.openai.api_server",  # until 0.4.0 the program itself built the parser
 )
 
 
@@ -38,23 +41,24 @@ class _Kwargs:
     optional: bool = False
     default: Any = None
     how: str = "literal"
-    extra: dict[str, Any] = field(default_factory=dict)
+    why: str | None = None
 
 
 def extract(package: Package) -> Table:
-    """The flags of `vllm serve` in a vLLM wheel. Raises `Missing` where the source has another shape."""
+    """The flags of vLLM's server in a wheel or sdist. Raises `Missing` where the source has another shape."""
     modules = Modules(package)
     _, version = package.metadata
     frontend = next((m for m in FRONTENDS if modules.path(m)), None)
-    if frontend is None:
+    engine = modules.path(ENGINE_ARGS)
+    if frontend is None or engine is None:
         raise Missing(f"{package.path.name}: no module with the server's arguments ({', '.join(FRONTENDS)})")
     reader = _Reader(modules)
-    reader.function(frontend, _function(modules, frontend, "make_arg_parser"))
+    reader.function(frontend, _parser(modules, frontend))
     if isinstance(modules.scope(frontend).get("FrontendArgs"), ast.ClassDef):  # since 0.9.2
         reader.frontend(frontend)
     for owner in ("EngineArgs", "AsyncEngineArgs"):
         reader.function(ENGINE_ARGS, _method(modules, ENGINE_ARGS, owner, "add_cli_args"))
-    if len(reader.flags) < 50:
+    if len(reader.flags) < 20:
         raise Missing(
             f"{package.path.name}: only {len(reader.flags)} flags found, the source has another shape"
         )
@@ -66,19 +70,24 @@ def extract(package: Package) -> Table:
         source={
             "package": package.path.name.split("-")[0],
             "version": version,
-            "files": [modules.path(m) for m in (ENGINE_ARGS, frontend)],
+            "files": [engine, modules.path(frontend)],
         },
         flags=known.apply(reader.flags, of_its_time=order(version) >= _RULES_SINCE),
         removed=known.removed(reader.flags),
-        positional="model",
+        positional="model" if any(modules.path(command) for command in COMMANDS) else None,
     )
 
 
-def _function(modules: Modules, module: str, name: str) -> ast.FunctionDef:
-    node = modules.scope(module).get(name)
-    if not isinstance(node, ast.FunctionDef):
-        raise Missing(f"{module}: no function {name}")
-    return node
+def _parser(modules: Modules, module: str) -> ast.AST:
+    """The code that builds the server's parser: `make_arg_parser`, else the whole module."""
+    if module != FRONTENDS[-1]:
+        node = modules.scope(module).get("make_arg_parser")
+        if not isinstance(node, ast.FunctionDef):
+            raise Missing(f"{module}: no function make_arg_parser")
+        return node
+    path = modules.path(module)
+    assert path is not None
+    return ast.parse(modules.package.read(path))
 
 
 def _class(modules: Modules, module: str, name: str) -> tuple[str, ast.ClassDef]:
@@ -100,11 +109,12 @@ class _Reader:
     def __init__(self, modules: Modules) -> None:
         self.modules = modules
         self.flags: dict[str, Flag] = {}
+        self.suffixed = _suffixed(modules)
 
     # --- the calls of add_argument
 
-    def function(self, module: str, function: ast.FunctionDef) -> None:
-        """Every `add_argument` in a function that builds the parser."""
+    def function(self, module: str, function: ast.AST) -> None:
+        """Every `add_argument` in the code that builds the parser, and in what it hands the parser on to."""
         groups: dict[str, dict[str, _Kwargs]] = {}
         single: dict[str, _Kwargs] = {}
         for node in ast.walk(function):
@@ -118,6 +128,9 @@ class _Reader:
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and _called(node) == "add_argument":
                 self._argument(module, node, groups, single)
+            elif isinstance(node, ast.Call) and _called(node).startswith("add_cli_args_"):  # 0.5.0: _for_vlm
+                owner, _, name = ast.unparse(node.func).rpartition(".")
+                self.function(module, _method(self.modules, module, owner, name))
 
     def _assign(
         self,
@@ -184,8 +197,20 @@ class _Reader:
             if keyword.arg is None:
                 kwargs = self._spread(module, keyword.value, groups, single)
         for keyword in node.keywords:
-            if keyword.arg is not None:
-                self._override(module, kwargs, keyword.arg, keyword.value)
+            value = keyword.value
+            if keyword.arg is None:
+                continue
+            if keyword.arg == "default" and isinstance(value, ast.Subscript):  # x_kwargs["f"]["default"]
+                owner = value.value
+                found = (
+                    self._subscript(module, owner, groups, single)
+                    if isinstance(owner, ast.Subscript)
+                    else None
+                )
+                if found is not None and ast.unparse(value.slice) == "'default'":
+                    kwargs.default, kwargs.how, kwargs.why = found.default, found.how, found.why
+                    continue
+            self._override(module, kwargs, keyword.arg, value)
         self._store(names, kwargs)
 
     def _spread(
@@ -234,13 +259,13 @@ class _Reader:
             self._default(module, kwargs, value)
 
     def _default(self, module: str, kwargs: _Kwargs, node: ast.expr) -> None:
+        kwargs.default, kwargs.how, kwargs.why = None, "literal", None
         if ast.unparse(node).endswith("SUPPRESS"):
-            kwargs.default, kwargs.how = None, "literal"
             return
         try:
-            kwargs.default, kwargs.how = value_of(self.modules, module, node), "literal"
-        except Unresolved:
-            kwargs.default, kwargs.how = None, "unknown"
+            kwargs.default = value_of(self.modules, module, node)
+        except Unresolved as error:
+            kwargs.how, kwargs.why = "unknown", why_unresolved(str(error))
 
     def _store(self, names: list[str], kwargs: _Kwargs) -> None:
         long = next(name for name in names if name.startswith("--"))
@@ -260,6 +285,7 @@ class _Reader:
             null=("None", "") if kwargs.optional and not kwargs.boolean else (),
             default=default,
             how=kwargs.how,  # type: ignore[arg-type]  # literal or unknown
+            why=kwargs.why,
         )
 
     # --- the configuration classes
@@ -269,7 +295,7 @@ class _Reader:
         home, cls = _class(self.modules, module, name)
         found = {}
         for key, (where, node) in self.modules.fields(home, cls).items():
-            kwargs = _from_hint(key, hint_of(self.modules, where, node.annotation))
+            kwargs = _from_hint(hint_of(self.modules, where, node.annotation), self.suffixed.get(key, "int"))
             if node.value is not None:
                 self._default(where, kwargs, node.value)
             found[key] = kwargs
@@ -305,30 +331,52 @@ def _reader_of(source: str) -> tuple[str, bool]:
     """What `type=` reads, and whether the word None means none."""
     optional = source.startswith("optional_type(")
     inner = source.removeprefix("optional_type(").removesuffix(")") if optional else source
-    kinds = {
-        "int": "int",
-        "float": "float",
-        "str": "str",
-        "json.loads": "json",
-        "human_readable_int": "human-int",
-        "human_readable_int_or_auto": "human-int-or-auto",
-    }
+    optional = optional or inner in ("nullable_str", "optional_str")
+    kinds = {"int": "int", "float": "float", "str": "str", "json.loads": "json", "bool": "truthy"} | _SUFFIXED
     return kinds.get(inner, "str"), optional
 
 
-# Fields that vLLM reads with suffixes (1k, 2M): `_compute_kwargs` names them in its body.
-_HUMAN = {
-    "max_model_len",
-    "max_num_batched_tokens",
-    "max_num_scheduled_tokens",
-    "kv_cache_memory_bytes",
-    "safetensors_prefetch_block_size",
-    "max_num_queued_tokens",
-}
+_SUFFIXED = {"human_readable_int": "human-int", "human_readable_int_or_auto": "human-int-or-auto"}
 
 
-def _from_hint(name: str, hint: Hint) -> _Kwargs:
-    """The order of `_compute_kwargs` decides which part of a union is read."""
+def _suffixed(modules: Modules) -> dict[str, str]:
+    """Kinds of the fields that this release reads with suffixes (1k, 2M).
+
+    The function that turns fields into flags names them in its body: `if name == "a"`,
+    `if name in {"a", "b"}`, `if name in names`. Empty where flags are written out one by one.
+    """
+    scope = modules.scope(ENGINE_ARGS)
+    function = scope.get("_compute_kwargs") or scope.get("get_kwargs")
+    found: dict[str, str] = {}
+    if function is None:
+        return found
+    named = {
+        target.id: node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(function):
+        if not (isinstance(node, ast.If) and isinstance(node.test, ast.Compare)):
+            continue
+        kinds = [
+            _SUFFIXED[value]
+            for inner in node.body
+            if isinstance(inner, ast.Assign) and (value := ast.unparse(inner.value)) in _SUFFIXED
+        ]
+        if not kinds or ast.unparse(node.test.left) != "name":
+            continue
+        of = node.test.comparators[0]
+        names = value_of(modules, ENGINE_ARGS, named.get(of.id, of) if isinstance(of, ast.Name) else of)
+        found |= dict.fromkeys([names] if isinstance(names, str) else names, kinds[0])
+    if not found and any(isinstance(node, ast.Name) and node.id in _SUFFIXED for node in ast.walk(function)):
+        raise Missing(f"{ENGINE_ARGS}: which fields are read with suffixes is written in another way")
+    return found
+
+
+def _from_hint(hint: Hint, whole: str) -> _Kwargs:
+    """The order of `_compute_kwargs` decides which part of a union is read; `whole`: an integer's kind."""
     parts = hint.parts
     kwargs = _Kwargs(optional="none" in parts)
     if "record" in parts:
@@ -349,9 +397,7 @@ def _from_hint(name: str, hint: Hint) -> _Kwargs:
         if element.parts == {"literal"}:
             kwargs.choices = list(element.literals)
     elif "int" in parts:
-        kwargs.kind = "human-int" if name in _HUMAN else "int"
-        if name == "max_model_len":
-            kwargs.kind = "human-int-or-auto"
+        kwargs.kind = whole
     elif "float" in parts:
         kwargs.kind = "float"
     elif "dict" in parts:

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from preop.engines.reading import Reading
-from preop.engines.tables import Spelling
+from preop.engines.tables import Spelling, order
 from preop.engines.types import Flag
 from preop.engines.values import human_int, loads
 from preop.facts import Origin, Word
@@ -24,6 +24,8 @@ __all__ = ["read_arguments"]
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _SWITCH = re.compile(r"--(enable|disable|no|use|worker-use|engine-use|trust|skip|return)-")
+_FLEXIBLE_SINCE = (0, 5, 1)
+"""The first release whose server is parsed by `FlexibleArgumentParser`; before, `_` was no `-`."""
 _LEVELS = {"0", "1", "2", "3"}
 _LONGEST_PATH = 32
 """Keys in one `--a.b.c`; json.dumps gives up at about a thousand."""
@@ -41,7 +43,8 @@ def read_arguments(
         state.extended_by = "vLLM-Omni"
     words = _take_config(state, words, read_config)
     if state.engine == "vllm":
-        words = _vllm_spelling(words)
+        if order(state.table.version) >= _FLEXIBLE_SINCE:
+            words = _vllm_spelling(words)
         words, dotted = _take_dotted(state, words)
     else:
         dotted = {}
@@ -351,6 +354,7 @@ def _past_value(state: Reading, name: str, words: list[Word], at: int) -> int:
         return at
     text = words[at].text
     may_be_model = state.engine == "vllm" and not state.in_config
-    if may_be_model and state.table.positional not in state.given and at + 1 == len(words):
+    model = state.table.positional
+    if may_be_model and model is not None and model not in state.given and at + 1 == len(words):
         return at
     return at + 1 if text is not None and _is_value(text) else at

@@ -29,6 +29,10 @@ _LARGE_SINCE = (0, 28)
 """The first release with a step at 160 GiB."""
 _WITHOUT_GB10_SINCE = (0, 33)
 """The first release in which compute capability 12.1 (GB10) is left out of the step at 70 GiB."""
+_RAISED_SINCE = (0, 22)
+"""The first release that raises the tokens to one item (image, video) of a multimodal prefix-LM model."""
+_TEXT_ONLY_SINCE = (0, 28)
+"""The first release in which such a model counts as text alone with --language-model-only."""
 
 
 def _by_memory(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int, int] | None:
@@ -54,8 +58,13 @@ def _by_memory(accelerator: Accelerator, version: tuple[int, ...]) -> tuple[int,
 def vllm_batch_defaults(look: Look, accelerator: Accelerator, version: str) -> dict[str, Fact]:
     """`max_num_seqs` and `max_num_batched_tokens` where they are left to vLLM and the GPU is known.
 
-    `look` gives a fact by its name. What cannot be told is left out. Source of the order of the rules:
-    `EngineArgs._set_default_max_num_seqs_and_batched_tokens_args` of vLLM 0.32.0.
+    `look` gives a fact by its name, `language_model_only` and `enable_mm_embeds` among them. What cannot be
+    told is left out. Source of the order of the rules: vLLM 0.32.0,
+    `EngineArgs._set_default_max_num_seqs_and_batched_tokens_args`.
+
+    Since 0.22.0 it raises the tokens to the largest single item of a multimodal prefix-LM model (Gemma 3 and
+    4, PaliGemma, Molmo 2; `is_mm_prefix_lm`). The model's processor says how large that is, so the tokens are
+    known only where they cannot be raised. The requests are the same either way.
     """
     base = _by_memory(accelerator, order(version))
     engine = label("vllm", version)
@@ -72,7 +81,13 @@ def vllm_batch_defaults(look: Look, accelerator: Accelerator, version: str) -> d
         tokens_value = tokens.value
     else:
         tokens_value = _batched_tokens(look, base[1] * factor, seqs_value)
-        if tokens_value is not None:
+        if tokens_value is not None and _may_be_raised(look, order(version), tokens_value, seqs_value):
+            found["max_num_batched_tokens"] = unknown(
+                f"{tokens_value} on this GPU; more where one image or video of a multimodal prefix-LM model "
+                "(Gemma 3 and 4, PaliGemma, Molmo 2) has more tokens",
+                unit="tokens",
+            )
+        elif tokens_value is not None:
             found["max_num_batched_tokens"] = known(tokens_value, "default", origin, unit="tokens")
     if seqs.set_by != "user":
         if isinstance(tokens_value, int):
@@ -84,6 +99,16 @@ def vllm_batch_defaults(look: Look, accelerator: Accelerator, version: str) -> d
                 unit="requests",
             )
     return found
+
+
+def _may_be_raised(look: Look, version: tuple[int, ...], tokens: int, seqs: object) -> bool:
+    """Whether an item of a multimodal prefix-LM model may raise the tokens above `tokens`."""
+    text_only = look("language_model_only").value is True and look("enable_mm_embeds").value is False
+    if version < _RAISED_SINCE or (version >= _TEXT_ONLY_SINCE and text_only):
+        return False
+    length = look("max_model_len")
+    # what all requests have together is the limit, raised or not
+    return not (isinstance(seqs, int) and isinstance(length.value, int) and tokens == seqs * length.value)
 
 
 def _batched_tokens(look: Look, tokens: int, seqs: object) -> int | None:

@@ -151,11 +151,16 @@ class Reading:
         if advice is not None:
             self.note("removed-flag", f"{name} is no flag of {engine} any more", origin, advice)
             return
+        dashed = name.replace("_", "-")
+        if dashed != name and dashed in self.spellings:
+            message = f"{name} is no flag of {engine}: it is written with dashes"
+            self.note("unknown-flag", message, origin, dashed)
+            return
         other = None if self.version else self._in_other_version(name)
         if other is not None:
             self.note("other", f"{name} is a flag of {label(self.engine, other)}, not of {engine}", origin)
             return
-        comes = later(self.table, bare)
+        comes = later(self.table, bare, dashed)
         if comes is not None:
             message = f"{name} is no flag of {engine}: it comes with {label(self.engine, comes)}"
             self.note("unknown-flag", message, origin)

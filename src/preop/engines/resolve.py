@@ -128,7 +128,8 @@ class _Source:
         assert self.flags is not None
         engine = label(self.engine, self.flags.version)
         if flag.how == "unknown":
-            return unknown(f"not set; preop does not know the default in {engine}")
+            why = f": {flag.why}" if flag.why else ""
+            return unknown(f"not set; preop does not know the default in {engine}{why}")
         if flag.how == "computed":
             return unknown(f"not set; the default in {engine} is decided when it starts: {flag.why}")
         note = f"it stands for: {flag.why}" if flag.why else None
@@ -230,10 +231,12 @@ def _refine_vllm(found: dict[str, Fact], source: _Source, accelerator: Accelerat
             "auto: the longest context that fits the memory", origin=length.origin, unit=length.unit
         )
     if accelerator is not None and source.exact is not None and not source.hidden:
+        more = ("language-model-only", "enable-mm-embeds")
+        looked = found | {name.replace("-", "_"): source.fact([name]) for name in more}
         found |= {
             name: fact
             for name, fact in vllm_batch_defaults(
-                lambda n: found.get(n) or unknown(""), accelerator, source.exact.version
+                lambda n: looked.get(n) or unknown(""), accelerator, source.exact.version
             ).items()
             if not _is_given(source, name)
         }

@@ -77,7 +77,8 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By name: what to do once it is gone."""
     gone: dict[str, str] = {}
     """Flags of releases before the oldest that was read: what to do instead."""
-    positional: str | None = None
+    positional: tuple[tuple[int, str | None], ...] = ()
+    """From which release on (its index) a word without dashes sets that flag; None: it sets none."""
 
     def flag(self, name: str, at: int) -> Flag | None:
         """The flag as it is in the release of that index."""
@@ -109,7 +110,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             source=self.source,
             flags=flags,
             removed=removed,
-            positional=self.positional,
+            positional=next((name for since, name in reversed(self.positional) if since <= at), None),
         )
 
     def between(self, at: int, version: str) -> Table:
@@ -118,11 +119,12 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         A flag that they know differently, or one of them only, is there with its default unknown.
         """
         before, after = self.table(at), self.table(at + 1)
+        why = f"{before.version} and {after.version}, between which it lies, differ"
         flags = {name: flag for name, flag in before.flags.items() if after.flags.get(name) == flag}
         for name, flag in after.flags.items():
             if name not in flags:
                 texts = {f"--{name}", *flag.aliases, *flag.negations}
-                flags[name] = msgspec.structs.replace(flag, default=None, how="unknown", why=None)
+                flags[name] = msgspec.structs.replace(flag, default=None, how="unknown", why=why)
                 same = before.flags.get(name)
                 more = same.aliases if same else ()
                 flags[name] = msgspec.structs.replace(
@@ -133,7 +135,7 @@ class History(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         }
         for name, flag in before.flags.items():
             if not known & {f"--{name}", *flag.aliases, *flag.negations}:  # not renamed: gone
-                flags[name] = msgspec.structs.replace(flag, default=None, how="unknown", why=None)
+                flags[name] = msgspec.structs.replace(flag, default=None, how="unknown", why=why)
         return msgspec.structs.replace(
             before,
             version=version,
@@ -200,14 +202,21 @@ def _at(history: History, version: str) -> int:
     return sum(order(release) < order(version) for release in history.releases) - 1
 
 
-def later(table_: Table, name: str) -> str | None:
-    """The first release after the table's own that has a flag of that long name; None where none has it."""
+def later(table_: Table, name: str, spelling: str | None = None) -> str | None:
+    """The first release after the table's own that has a flag of that long name; None where none has it.
+
+    With `spelling` (dashes included): the first in which it may be written so.
+    """
     history = _history(table_.engine)
     if history is None:
         return None
     own = _at(history, table_.version)
-    spans = history.flags.get(name, ())
-    return next((history.releases[since] for since, flag in spans if flag is not None and since > own), None)
+    for since, flag in history.flags.get(name, ()):
+        if since <= own or flag is None:
+            continue
+        if spelling is None or spelling in (f"--{name}", *flag.aliases, *flag.negations):
+            return history.releases[since]
+    return None
 
 
 @cache

@@ -10,9 +10,12 @@ from preop.facts import Note, Origin
 
 __all__ = ["Flag", "Given", "Identified", "ParsedFlags", "Table"]
 
-Kind = Literal["bool", "int", "human-int", "human-int-or-auto", "float", "str", "json", "json-or-str"]
-"""How one value is read. human-int: with suffixes (1k, 25.6k) by the rule of its engine, or-auto: the word
-auto is -1; json-or-str: JSON where it is in braces."""
+Kind = Literal[
+    "bool", "truthy", "int", "human-int", "human-int-or-auto", "float", "str", "json", "json-or-str"
+]
+"""How one value is read. truthy: Python's `bool` of the word, so that False is true; human-int: with
+suffixes (1k, 25.6k) by the rule of its engine, or-auto: the word auto is -1; json-or-str: JSON where it is in
+braces."""
 
 
 class Flag(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -36,7 +39,7 @@ class Flag(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     how: Literal["literal", "computed", "unknown"] = "literal"
     """literal: `default` is the value (`why` may say what it stands for);
     computed: the engine decides when it starts (`why` says how);
-    unknown: the extractor could not tell."""
+    unknown: the extractor could not tell (`why` says for what reason, where the source shows it)."""
     why: str | None = None
     environment: str | None = None
     """The environment variable that sets it too."""

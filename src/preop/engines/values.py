@@ -88,6 +88,8 @@ def _typed(flag: Flag, text: str, engine: str) -> Any:
             if text.lower() not in ("true", "false"):
                 raise ValueError("it must be true or false")
             return text.lower() == "true"
+        case "truthy":  # type=bool, of vLLM 0.4.0
+            return bool(text)
         case "json":
             return _json(text)
         case "json-or-str":
