@@ -231,6 +231,8 @@ class SloAnswer(msgspec.Struct, frozen=True):
     """The lowest level measured that breaks it."""
     broken: str | None = None
     """Which term broke there, with its number."""
+    proved: bool = False
+    """The sample at `concurrency` carries the objective."""
     rate_per_s: Amount | None = None
     """Open loop: the highest rate measured that keeps the objective; `concurrency` is null then."""
 

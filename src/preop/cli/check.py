@@ -124,7 +124,7 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         inputs=inputs,
         measure=measure,
         options={
-            "concurrency": levels or settings.measure.concurrency,
+            **_load_shape(levels, settings),
             "requests": flags["requests"] or settings.measure.requests,
             "budget_s": flags["budget_s"] or settings.measure.budget_s,
             "yes_load": flags["yes_load"] or settings.measure.yes_load,
@@ -163,6 +163,19 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
         where = f"; the answer is kept in {run.path / 'check.json'}" if run is not None and answered else ""
         raise UsageError(f"{error}{where}") from None
     return report.verdict.exit_code
+
+
+def _load_shape(levels: list[int] | None, settings: Settings) -> dict[str, object]:
+    """The levels asked for; without any a search for the user's own objective up to the cap, where there is
+    one."""
+    from preop.pitfalls.objective import objective_of
+    from preop.thresholds import Thresholds
+
+    levels = levels or settings.measure.concurrency
+    objective = objective_of(Thresholds(settings.thresholds))
+    if levels or not objective:
+        return {"concurrency": levels}
+    return {"slo": ",".join(f"{name}={limit!r}ms" for name, limit in objective.items()), "to_cap": True}
 
 
 def _refuse_without_load(flags: dict[str, Any], measure: Sequence[str]) -> None:

@@ -43,7 +43,8 @@ def answer_of_walk(objective: Objective | None, seen: dict[int, list[Count]]) ->
     if verdicts[holds] != "holds":
         requests = max(count.of for count in seen[holds])
         resolved, why = False, f"{why}; {requests} requests at {holds} do not prove it"
-    return SloAnswer(holds, resolved, why, terms, breaks, _broken(seen[breaks]) if breaks else None)
+    broken = _broken(seen[breaks]) if breaks else None
+    return SloAnswer(holds, resolved, why, terms, breaks, broken, proved=verdicts[holds] == "holds")
 
 
 def answer_of_rates(objective: Objective | None, seen: dict[float, list[Count]]) -> SloAnswer:
@@ -83,7 +84,8 @@ def answer_of_search(
             resolved = False
             why = f"not monotone: TPOT {low:g} ms at {boundary.holds}, {high:g} ms at {boundary.breaks}"
     broken = _broken(seen[boundary.breaks]) if boundary.breaks in seen else None
-    return SloAnswer(known, resolved, why, terms, boundary.breaks, broken)
+    proved = boundary.proved and boundary.holds > 0
+    return SloAnswer(known, resolved, why, terms, boundary.breaks, broken, proved=proved)
 
 
 def _broken(counts: list[Count]) -> str | None:

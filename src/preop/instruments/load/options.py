@@ -79,7 +79,8 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
     given = job.options
     slo = given.get("slo")
     objective = parse_objective(slo) if isinstance(slo, str) else None
-    top = _whole(_number(given, "max_concurrency")) or MAX_CONCURRENCY
+    top = _whole(_number(given, "max_concurrency")) or (_cap(job) if given.get("to_cap") else None)
+    top = top or MAX_CONCURRENCY
     limits = given.get("limits")
     rates = _rates(given.get("rate"))
     trace, speed = given.get("trace"), _number(given, "trace_speed") or 1.0
@@ -116,6 +117,15 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
         trace=str(trace) if trace is not None else None,
         trace_speed=speed,
     )
+
+
+def _cap(job: Job) -> int | None:
+    """How many requests the engine runs at once; None where that is not known."""
+    cap, replicas = (job.deployment.fact(name).value for name in ("max_num_seqs", "data_parallel_size"))
+    if not isinstance(cap, int) or isinstance(cap, bool) or cap < 1:
+        return None
+    several = isinstance(replicas, int) and not isinstance(replicas, bool) and replicas > 1
+    return cap * replicas if several else cap
 
 
 def _default_levels(job: Job, asked_top: object) -> list[int]:

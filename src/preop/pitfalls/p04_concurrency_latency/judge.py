@@ -6,6 +6,9 @@ is valid, carries p50 and p99 of TTFT and TPOT, and fewer than 1 in 100 of its r
 the p99 of all requests lies among the failed ones and is no number.
 
 FAIL needs an objective that one request alone meets and that breaks within the cap: exactly the pitfall.
+Where a search for the user's own objective was made, its answer decides instead: proved up to the cap is
+PASS, broken within it beyond doubt is FAIL.
+
 Where even one request misses an objective that nobody set (the default of preop), that says nothing about
 the user's own objective: UNPROVEN. Where the user set it in preop.toml, missing it anywhere is FAIL.
 """
@@ -17,6 +20,7 @@ from dataclasses import dataclass
 from preop.evidence import P99_SAMPLES, Level, Load, Percentiles, Strength
 from preop.findings import Finding, Item
 from preop.pitfalls.clip import clip
+from preop.pitfalls.objective import Searched, searched
 from preop.pitfalls.readings import ENGINE_NAMES, batch_cap, cap_flag, load_run, no_p99, whole_cap
 from preop.pitfalls.say import failed, item, not_applicable, passed, place, threshold_item, unproven
 from preop.pitfalls.types import Case
@@ -59,6 +63,9 @@ def judge(case: Case) -> Finding:
     load = case.payload(Load)
     if load is None:
         return _not_measured(case)
+    search = searched(case)
+    if search is not None:
+        return _judge_search(case, search)
     levels = sorted(load.levels, key=lambda level: level.concurrency)
     complete = [level for level in levels if _complete(level)]
     lacking = _lacking(case, levels, complete)
@@ -68,6 +75,80 @@ def judge(case: Case) -> Finding:
             summary, needs=needs, strength=Strength.MEASURED, evidence=_curve(levels, load, _objectives(case))
         )
     return _judge_curve(case, load, complete)
+
+
+def _judge_search(case: Case, search: Searched) -> Finding:
+    cap_fact, slo, limits = case.fact("max_num_seqs"), search.slo, search.limits
+    evidence = [item("max_num_seqs", cap_fact), *search.evidence]
+    if search.outcome == "kept":
+        return passed(
+            Text(
+                f"{limits.en}: kept up to the cap of {search.cap}",
+                f"{limits.zh}：直到上限 {search.cap} 都满足",
+            ),
+            Strength.MEASURED,
+            evidence=evidence,
+        )
+    if search.outcome == "broken" and slo.concurrency == 0:
+        return failed(
+            Text(f"one request alone breaks {limits.en}", f"单个请求就不满足 {limits.zh}"),
+            Strength.MEASURED,
+            remedy=Text(
+                "a faster engine for this model (hardware, quantization, parallelism), or another objective",
+                "为该模型换更快的引擎配置（硬件、量化、并行），或修改目标",
+            ),
+            evidence=evidence,
+            where=place(cap_fact),
+        )
+    if search.outcome == "broken":
+        return failed(
+            Text(
+                f"{limits.en}: broken from {slo.breaks_at} on, the cap is {search.cap}",
+                f"{limits.zh}：从并发 {slo.breaks_at} 起不满足，上限为 {search.cap}",
+            ),
+            Strength.MEASURED,
+            remedy=Text(
+                f"{cap_flag(case)} {slo.concurrency} and replicas for the rest, or promise less",
+                f"{cap_flag(case)} {slo.concurrency}，其余流量加副本；或降低承诺",
+            ),
+            evidence=evidence,
+            where=place(cap_fact),
+        )
+    return _open_search(case, search, evidence)
+
+
+def _open_search(case: Case, search: Searched, evidence: list[Item]) -> Finding:
+    """The search left it open."""
+    flag = cap_flag(case)
+    needs = (
+        Text(
+            f"the serve command with {flag}: preop check --endpoint URL --measure load -- COMMAND",
+            f"带 {flag} 的启动命令：preop check --endpoint URL --measure load -- 启动命令",
+        )
+        if search.cap is None
+        else Text(
+            "the search again, nothing else running, and a longer --budget: --measure load --endpoint URL",
+            "在没有其他负载时重新搜索，并加大 --budget：--measure load --endpoint URL",
+        )
+    )
+    known = search.slo.concurrency
+    if search.cap is None:
+        said = Text(
+            f"{search.limits.en} kept up to {known}; the cap is not known",
+            f"{known} 并发以内满足 {search.limits.zh}；不知道并发上限",
+        )
+    else:
+        said = Text(
+            f"not settled up to the cap of {search.cap}: {clip(search.slo.why, 60)}",
+            f"到上限 {search.cap} 为止未有定论：{clip(search.slo.why, 60)}",
+        )
+    return unproven(
+        said,
+        needs=needs,
+        strength=Strength.MEASURED,
+        evidence=evidence,
+        where=place(case.fact("max_num_seqs")),
+    )
 
 
 def _not_measured(case: Case) -> Finding:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from preop.evidence import Level, Load, Percentiles, Strength
 from preop.findings import Finding, Item
+from preop.pitfalls.objective import Searched, searched
 from preop.pitfalls.readings import (
     batch_cap,
     cap_flag,
@@ -36,6 +37,9 @@ _OBJECTIVES = {"TTFT": "P04.ttft_p99_ms", "TPOT": "P04.tpot_p99_ms"}
 def judge(case: Case) -> Finding:
     """FAIL where a measured level within the cap breaks the objective, PASS where the whole cap holds it."""
     load = case.payload(Load)
+    search = searched(case)
+    if search is not None:
+        return _judge_search(case, search)
     levels = sorted((x for x in load.levels if x.valid), key=lambda x: x.concurrency) if load else []
     evidence = [item("max_num_seqs", case.fact("max_num_seqs"))]
     if not levels:
@@ -62,6 +66,53 @@ def judge(case: Case) -> Finding:
     if broken is not None:
         return _breaks(case, cap, within, *broken, evidence)
     return _holds(case, cap, levels, evidence)
+
+
+def _judge_search(case: Case, search: Searched) -> Finding:
+    """What a search for the user's own objective says of the cap."""
+    fact, flag, slo, limits = case.fact("max_num_seqs"), cap_flag(case), search.slo, search.limits
+    evidence = [item("max_num_seqs", fact), *search.evidence]
+    if search.outcome == "kept":
+        return passed(
+            Text(
+                f"cap {search.cap}: {limits.en} kept with all of it in use",
+                f"上限 {search.cap}：全部用满时仍满足 {limits.zh}",
+            ),
+            Strength.MEASURED,
+            evidence=evidence,
+            where=place(fact),
+        )
+    if search.outcome == "broken" and slo.concurrency and search.cap is not None:
+        best = slo.concurrency // (search.cap // (batch_cap(case) or search.cap))
+        return failed(
+            Text(
+                f"cap {grouped(search.cap)}, but {limits.en} breaks at {slo.breaks_at}",
+                f"上限 {grouped(search.cap)}，但并发 {slo.breaks_at} 时已不满足 {limits.zh}",
+            ),
+            Strength.MEASURED,
+            remedy=Text(
+                f"{flag} {max(1, best)}: the highest that keeps it, found by search",
+                f"{flag} {max(1, best)}：搜索得到的满足目标的最高值",
+            ),
+            evidence=evidence,
+            where=place(fact),
+        )
+    if search.cap is None:
+        summary = Text("measured, but the cap itself is not known", "已实测，但并发上限本身未知")
+    elif slo.concurrency == 0:
+        summary = Text("no cap keeps it: one request alone breaks it", "任何上限都不满足：单个请求已超出目标")
+    else:
+        summary = Text(f"the search did not settle it up to {search.cap}", f"搜索到 {search.cap} 仍无定论")
+    return unproven(
+        summary,
+        needs=Text(
+            f"{flag} N in the command, and the search again: --measure load --endpoint URL",
+            f"在启动命令中写明 {flag} N，并重新搜索：--measure load --endpoint URL",
+        ),
+        strength=Strength.MEASURED,
+        evidence=evidence,
+        where=place(fact),
+    )
 
 
 def _breaks(case: Case, cap: int, within: list[Level], at: Level, why: str, evidence: list[Item]) -> Finding:
