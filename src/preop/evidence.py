@@ -298,6 +298,10 @@ class Comparison(msgspec.Struct, frozen=True, tag_field="kind", tag="load-compar
     model_b: str | None
     pairs: list[Pair]
     break_even: BreakEven
+    about: Literal["speculation", "quantization"] | None = None
+    """What B is without, by the user's word; null where the user did not say."""
+    b_speculates: bool | None = None
+    """Whether engine B says that it speculates; null where it does not say."""
     notes: list[str] = []
 
 

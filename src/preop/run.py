@@ -22,7 +22,7 @@ from preop import __version__
 from preop.baseline.compare import Base, compare
 from preop.deployment.types import Deployment
 from preop.errors import InstrumentError, PreopError, UsageError
-from preop.evidence import RECORD_SCHEMA, Live, Record, Strength
+from preop.evidence import RECORD_SCHEMA, Live, Payload, Record, Strength
 from preop.findings import Finding, Outcome, PitfallResult, Verdict, decide
 from preop.gates import DEFAULT_GATE, GATES, Gate
 from preop.inputs import Inputs
@@ -167,11 +167,44 @@ def about_pitfalls() -> dict[str, About]:
     }
 
 
-def measure_one(instrument: Instrument, job: Job, watcher: Watcher) -> Record:
-    """Run one instrument and turn whatever happens into a record. KeyboardInterrupt passes through."""
+def measure_one(
+    instrument: Instrument,
+    job: Job,
+    watcher: Watcher,
+    partial: Callable[[Record], None] = lambda record: None,
+) -> Record:
+    """Run one instrument and turn whatever happens into a record. KeyboardInterrupt passes through.
+
+    `partial` takes a record of what is measured so far, each time it is more.
+    """
     began, taken_at = time.monotonic(), utc_now().isoformat()
-    payload, error = None, None
-    job = replace(job, progress=lambda line: watcher.progress(instrument.name, line))
+    payload: Payload | None = None
+    error: str | None = None
+
+    def record() -> Record:
+        return Record(
+            schema=RECORD_SCHEMA,
+            instrument=instrument.name,
+            deployment=job.deployment.name,
+            strength=Strength.MEASURED,
+            taken_at=taken_at,
+            took_s=round(time.monotonic() - began, 3),
+            fingerprint=fingerprint(instrument, job.deployment, job.access, job.inputs),
+            conditions={
+                "preop": __version__,
+                "client": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
+                **{name: value for name, value in job.options.items() if value is not None},
+            },
+            payload=payload,
+            error=mask_text(error) if error else None,
+        )
+
+    def so_far(measured: Payload) -> None:
+        nonlocal payload
+        payload = measured
+        partial(record())
+
+    job = replace(job, progress=lambda line: watcher.progress(instrument.name, line), partial=so_far)
     try:
         payload = instrument.run(job)
     except PreopError as failure:
@@ -179,22 +212,7 @@ def measure_one(instrument: Instrument, job: Job, watcher: Watcher) -> Record:
     except Exception as crash:  # noqa: BLE001 a crashed instrument is an ERROR for its pitfalls, no more
         error = f"the instrument crashed: {type(crash).__name__}: {crash}"
     watcher.done(instrument.name, "failed" if error else "measured")
-    return Record(
-        schema=RECORD_SCHEMA,
-        instrument=instrument.name,
-        deployment=job.deployment.name,
-        strength=Strength.MEASURED,
-        taken_at=taken_at,
-        took_s=round(time.monotonic() - began, 3),
-        fingerprint=fingerprint(instrument, job.deployment, job.access, job.inputs),
-        conditions={
-            "preop": __version__,
-            "client": f"{platform.system()} {platform.machine()}, Python {platform.python_version()}",
-            **{name: value for name, value in job.options.items() if value is not None},
-        },
-        payload=payload,
-        error=mask_text(error) if error else None,
-    )
+    return record()
 
 
 def read_endpoint(declared: Deployment | None, target: Access, watcher: Watcher) -> tuple[Deployment, Record]:

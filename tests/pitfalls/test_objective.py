@@ -22,7 +22,7 @@ def judged(
 ) -> Finding:
     answer = SloAnswer(**{"concurrency": None, "resolved": False, "why": "w", "terms": TERMS, **slo})
     load = Load("http://127.0.0.1:8000", "m", 500, 256, [], slo=answer)
-    facts = {} if cap is None else {"max_num_seqs": in_file(cap)}
+    facts: dict[str, Any] = {} if cap is None else {"max_num_seqs": in_file(cap)}
     finding = pitfall.judge(
         case(payload=load, thresholds=OBJECTIVE if thresholds is None else thresholds, **facts)
     )
@@ -32,7 +32,13 @@ def judged(
 
 @pytest.mark.parametrize("pitfall", [P04, P07])
 def test_a_boundary_below_the_cap_fails_and_names_the_level_that_keeps_it(pitfall: Pitfall) -> None:
-    slo = {"concurrency": 40, "resolved": True, "proved": True, "breaks_at": 41, "broken": "tpot_p99"}
+    slo: dict[str, Any] = {
+        "concurrency": 40,
+        "resolved": True,
+        "proved": True,
+        "breaks_at": 41,
+        "broken": "tpot_p99",
+    }
     finding = judged(pitfall, 256, **slo)
     assert finding.outcome is Outcome.FAIL and finding.strength is Strength.MEASURED
     assert "41" in finding.summary.en and "256" in finding.summary.en
@@ -68,7 +74,7 @@ def test_what_the_search_left_open_is_not_proven(pitfall: Pitfall, slo: dict[str
 
 
 def test_one_request_that_breaks_the_users_objective_fails_p04_and_leaves_the_cap_open() -> None:
-    slo = {"concurrency": 0, "resolved": True, "breaks_at": 1, "broken": "ttft_p99"}
+    slo: dict[str, Any] = {"concurrency": 0, "resolved": True, "breaks_at": 1, "broken": "ttft_p99"}
     assert judged(P04, 32, **slo).outcome is Outcome.FAIL
     assert judged(P04, None, **slo).outcome is Outcome.FAIL
     assert judged(P07, 32, **slo).outcome is Outcome.UNPROVEN

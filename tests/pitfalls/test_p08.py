@@ -42,7 +42,7 @@ def test_no_batch_cap_decides_alone(cap: int) -> None:
     is_whole(finding)
     assert finding.outcome is Outcome.UNPROVEN
     assert str(cap) in finding.summary.en
-    assert finding.needs is not None and "--measure load" in finding.needs.en
+    assert finding.needs is not None and "--without-speculation" in finding.needs.en
     assert finding.where == "compose.yml:14:9"
     prior = next(one for one in finding.evidence if one.name.endswith("P08.break_even"))
     assert prior.source is not None and "prior" in prior.source

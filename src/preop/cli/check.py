@@ -15,6 +15,7 @@ from preop.cli.options import (
     accesses,
     concurrency,
     declared_deployments,
+    endpoint_url,
     input_options,
     language_of,
     language_option,
@@ -68,6 +69,8 @@ __all__ = ["command"]
     help="Most time that the load measurement may take.",
 )
 @click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
+@click.option("--without-speculation", metavar="URL", help="Compare with the same model without it (P08).")
+@click.option("--unquantized", metavar="URL", help="Compare with the same model in 16 bits (P03).")
 @click.option(
     "--format",
     "form",
@@ -107,6 +110,8 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     endpoints = accesses(settings, flags)
     measure = parse_names(flags["measure"]) if flags["measure"] is not None else ()
     levels = concurrency(flags["concurrency"])
+    against = _against(flags)
+    measure = (*measure, "load-comparison") if against else measure
     _refuse_without_load(flags, measure)
     writable(flags["output"], flags["report"], flags["approval"])
     if measure and not endpoints:
@@ -128,6 +133,8 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
             "requests": flags["requests"] or settings.measure.requests,
             "budget_s": flags["budget_s"] or settings.measure.budget_s,
             "yes_load": flags["yes_load"] or settings.measure.yes_load,
+            "limits": settings.measure.limits,
+            **against,
         },
         thresholds=Thresholds(settings.thresholds),
         evidence_roots=[runs, *([Path(inputs.evidence)] if inputs.evidence else [])],
@@ -165,6 +172,18 @@ def command(served: list[str] | None, /, **flags: Any) -> int:
     return report.verdict.exit_code
 
 
+def _against(flags: dict[str, Any]) -> dict[str, object]:
+    """The engine to compare with, and what it is without."""
+    given = {
+        "speculation": flags["without_speculation"],
+        "quantization": flags["unquantized"],
+    }
+    urls = {about: url for about, url in given.items() if url is not None}
+    if len(urls) > 1:
+        raise UsageError("--without-speculation and --unquantized: one comparison a run")
+    return next(({"compare": endpoint_url(url), "about": about} for about, url in urls.items()), {})
+
+
 def _load_shape(levels: list[int] | None, settings: Settings) -> dict[str, object]:
     """The levels asked for; without any a search for the user's own objective up to the cap, where there is
     one."""
@@ -187,7 +206,7 @@ def _refuse_without_load(flags: dict[str, Any], measure: Sequence[str]) -> None:
         "yes_load": "--yes-load",
     }
     given = [flag for name, flag in names.items() if flags[name] is not None]
-    if given and "load" not in measure:
+    if given and not {"load", "load-comparison"} & set(measure):
         raise UsageError(f"{given[0]} is for the load measurement: add --measure load")
 
 

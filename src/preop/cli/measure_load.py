@@ -53,6 +53,7 @@ __all__ = ["command"]
 @click.option(
     "--budget", metavar="LIMITS", help="Most it may spend: 300s, or 300s,5000req,2Mtok,5usd (default: 120s)."
 )
+@click.option("--resume", is_flag=True, help="Keep the levels that an interrupted run had measured.")
 @click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
 @common
 def command(served: list[str] | None, **flags: Any) -> int:
@@ -99,6 +100,7 @@ def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
         "max_concurrency": flags["max_concurrency"],
         "prompt_tokens": flags["prompt_tokens"],
         "output_tokens": flags["output_tokens"],
+        "resume": flags["resume"],
         "budget": flags["budget"],
         "budget_s": measure.budget_s,
         "per_million_output_tokens": settings.cost.per_million_output_tokens,

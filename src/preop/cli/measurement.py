@@ -23,12 +23,13 @@ from preop.cli.options import (
     write_output,
 )
 from preop.errors import UsageError
-from preop.evidence import Comparison, Live, Load, Payload, Streaming, Tokens
+from preop.evidence import Comparison, Live, Load, Payload, Record, Streaming, Tokens
 from preop.inputs import Inputs
 
 if TYPE_CHECKING:
     from preop.report.documents import MeasureOutcome
     from preop.settings import Settings
+    from preop.text import Language
 
 __all__ = ["common", "run_measurement"]
 
@@ -64,7 +65,6 @@ def run_measurement(
 
     `options` are the instrument's own, by the names of its flags.
     """
-    from preop import report
     from preop.cli.progress import Progress
     from preop.instruments import find_instrument
     from preop.instruments.types import Job
@@ -94,7 +94,20 @@ def run_measurement(
         missing = instrument.missing(job)
         if missing is not None:
             raise UsageError(f"{name}: {missing.in_(language)}")
-        record = measure_one(instrument, job, watcher)
+        so_far: list[Record] = []
+        try:
+            record = measure_one(instrument, job, watcher, so_far.append)
+        except KeyboardInterrupt:
+            if so_far:  # what had finished is not lost
+                cut = msgspec.structs.replace(so_far[-1], error="interrupted: only what had finished by then")
+                _print(cut, flags, language)
+            raise
+    return _print(record, flags, language)
+
+
+def _print(record: Record, flags: dict[str, Any], language: Language) -> int:
+    from preop import report
+
     outcome = _outcome(record.payload)
     if flags["form"] == "json":
         answer = report.to_json(report.measure_document(record, outcome))

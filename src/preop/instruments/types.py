@@ -39,6 +39,8 @@ class Job:
     access: Access | None
     inputs: Inputs = field(default_factory=Inputs)
     progress: Progress = lambda line: None
+    partial: Callable[[Payload], None] = lambda payload: None
+    """Takes what has been measured so far, each time it is more."""
     options: dict[str, object] = field(default_factory=dict)
     """The instrument's own options (`concurrency`, `requests`, ...), by the names of its flags."""
 

@@ -26,7 +26,7 @@ from preop.instruments.load.permission import refusal
 from preop.instruments.load.runner import Runner
 from preop.instruments.load.samples import LevelSamples, merged
 from preop.instruments.prompts import read_prompts
-from preop.instruments.types import Job
+from preop.instruments.types import Access, Job
 from preop.instruments.wire.ask import reachable
 from preop.instruments.wire.client import run_loop
 
@@ -49,6 +49,8 @@ def compare(job: Job) -> Comparison:
         refused = refusal(each)
         if refused is not None:
             raise InstrumentError(refused.en)
+    about = job.options.get("about")
+    speculates = _speculates(other)
     options = options_of(job, budget_s=_BUDGET_S)
     own = read_prompts(job.inputs.prompts) if job.inputs.prompts else None
     sides = [Runner(job, access, options, own), Runner(job, other, options, own)]
@@ -65,10 +67,23 @@ def compare(job: Job) -> Comparison:
             model_b=sides[1].model,
             pairs=pairs,
             break_even=break_even(pairs),
+            about=about if about in ("speculation", "quantization") else None,
+            b_speculates=speculates,
             notes=[sides[0].workload.describe(), *_differences(pairs)],
         )
 
     return run_loop(main())
+
+
+def _speculates(access: Access) -> bool | None:
+    """Whether the engine there says that it speculates. Not being told is no reason not to measure."""
+    from preop.instruments.endpoint import read_endpoint
+
+    try:
+        fact = read_endpoint(access).facts.get("speculative")
+    except InstrumentError:
+        return None
+    return bool(fact.value) if fact is not None and fact.is_known else None
 
 
 async def _pairs(options: Options, a: Runner, b: Runner) -> list[Pair]:

@@ -14,6 +14,7 @@ from preop.instruments.load.knee import knee
 from preop.instruments.load.levels import summarize
 from preop.instruments.load.options import Options, options_of
 from preop.instruments.load.permission import refusal
+from preop.instruments.load.resume import Unfinished
 from preop.instruments.load.runner import Runner
 from preop.instruments.load.samples import LevelSamples, Sample
 from preop.instruments.load.search import Effort, search
@@ -44,7 +45,7 @@ def measure(job: Job) -> Load:
     options = options_of(job)
     own = read_prompts(job.inputs.prompts) if job.inputs.prompts else None
     trace = read_trace(options.trace) if options.trace is not None else None
-    run = _Run(options, Runner(job, access, options, own))
+    run = _Run(job, options, Runner(job, access, options, own))
 
     async def main() -> Load:
         try:
@@ -59,26 +60,31 @@ def measure(job: Job) -> Load:
                 slo = await run.search()
         finally:
             run.runner.close()
-        return run.load(access.url, slo)
+        return run.load(slo)
 
-    return run_loop(main())
+    load = run_loop(main())
+    if load.stopped_because is None:
+        run.unfinished.done()
+    return load
 
 
 class _Run:
-    def __init__(self, options: Options, runner: Runner) -> None:
+    def __init__(self, job: Job, options: Options, runner: Runner) -> None:
         self.runner = runner
-        self._options = options
+        self.unfinished = Unfinished(job)
+        self._job, self._options = job, options
+        self._earlier = self.unfinished.read() if job.options.get("resume") else {}
         self._end = time.monotonic() + options.budget.seconds
         self._levels: dict[float, Level] = {}
         """By concurrency, or by rate."""
         self._stopped: str | None = None
 
-    def load(self, url: str, slo: SloAnswer) -> Load:
-        """All that was measured."""
+    def load(self, slo: SloAnswer | None = None) -> Load:
+        """All that was measured so far."""
         levels = [self._levels[key] for key in sorted(self._levels)]
         closed = not self._options.is_open
         return Load(
-            url=url,
+            url=self._job.access.url if self._job.access else "",
             model=self.runner.model,
             prompt_tokens=_middle([level.prompt_tokens for level in levels]),
             output_tokens=_middle([level.output_tokens for level in levels]),
@@ -87,8 +93,13 @@ class _Run:
             knee=knee(levels) if closed else None,
             loop="closed" if closed else "open",
             stopped_because=self._stopped,
-            notes=[self.runner.workload.describe()],
+            notes=self._notes(),
         )
+
+    def _notes(self) -> list[str]:
+        kept = sorted(key for key, level in self._earlier.items() if self._levels.get(key) is level)
+        said = [f"measured by the run before: {', '.join(f'{key:g}' for key in kept)}"] if kept else []
+        return [self.runner.workload.describe(), *said]
 
     @property
     def _left(self) -> float:
@@ -101,8 +112,10 @@ class _Run:
         # What a level leaves of its share goes to those after it.
         return None if self._stopped is not None else max(1.0, self._left / levels)
 
-    def _check_stop(self, samples: LevelSamples, level: Level, name: str) -> None:
-        """Whether to go on after a level."""
+    def _after(self, samples: LevelSamples, level: Level, name: str) -> None:
+        """Keep what there is, and say whether to go on."""
+        self.unfinished.keep(self._levels)
+        self._job.partial(self.load())
         if samples.stopped_because is not None:
             self._stopped = f"at {name}: {samples.stopped_because}"
         elif level.errors > _HOPELESS * level.requests:
@@ -113,6 +126,9 @@ class _Run:
         objective = self._options.objective
         counted: dict[int, list[Count]] = {}
         for index, concurrency in enumerate(concurrencies):
+            if concurrency in self._earlier and objective is None:
+                self._levels[concurrency] = self._earlier[concurrency]
+                continue
             share = self._share(len(concurrencies) - index)
             if share is None:
                 self._levels[concurrency] = _not_run(concurrency, self._stopped or "")
@@ -121,7 +137,7 @@ class _Run:
             level = self._levels[concurrency] = summarize(samples, objective=objective)
             if objective is not None and level.valid:
                 counted[concurrency] = objective.counts(samples.counted)
-            self._check_stop(samples, level, str(concurrency))
+            self._after(samples, level, str(concurrency))
         return answer_of_walk(objective, counted)
 
     async def rates(self, rates: tuple[float, ...]) -> SloAnswer:
@@ -129,6 +145,9 @@ class _Run:
         objective = self._options.objective
         counted: dict[float, list[Count]] = {}
         for index, rate in enumerate(rates):
+            if rate in self._earlier and objective is None:
+                self._levels[rate] = self._earlier[rate]
+                continue
             share = self._share(len(rates) - index)
             if share is None:
                 self._levels[rate] = _not_run(1, self._stopped or "", rate)
@@ -138,7 +157,7 @@ class _Run:
             if objective is not None:
                 # No steady state is an answer too: whatever is measured there only grows.
                 counted[rate] = objective.counts(samples.counted)
-            self._check_stop(samples, level, f"{rate:g} requests/s")
+            self._after(samples, level, f"{rate:g} requests/s")
         return answer_of_rates(objective, counted)
 
     async def replay(self, trace: list[Arrival]) -> SloAnswer:
@@ -173,7 +192,7 @@ class _Run:
                     counted[concurrency] = objective.counts(samples.counted)
                     verdict = verdict_of(counted[concurrency])
                     return "holds" if effort == "probe" and verdict == "undecided" else verdict
-                self._check_stop(samples, level, str(concurrency))
+                self._after(samples, level, str(concurrency))
             return None
 
         boundary = await search(look, self._options.top)

@@ -5,6 +5,7 @@ this model on this GPU at the batch cap. FAIL only where both say it gains nothi
 it pays; wherever they disagree or one is silent it is UNPROVEN and both are shown. The roofline is taken
 with empty contexts and with the longest ones that memory holds: reading the KV cache takes time that
 quantized weights do not save. It is a ceiling; below the least gain of the table it counts as none.
+A measurement of both, in turns (`--unquantized URL_B`), outweighs them.
 
 The batch is the cap that the user set: a cap left to the engine is no plan to run at it, so it fails nothing.
 The table is about GPU kernels that turn weights back into 16 bits. It is not applied to CPUs, where the
@@ -17,11 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from preop.evidence import Strength
+from preop.evidence import Pair, Strength
 from preop.findings import Finding, Item
 from preop.models.types import Model
 from preop.pitfalls.accelerator import cpu
 from preop.pitfalls.clip import clip
+from preop.pitfalls.compared import Compared, compared
 from preop.pitfalls.length import native_of, overrides_of, served_of
 from preop.pitfalls.readings import (
     NOT_QUANTIZED,
@@ -66,6 +68,9 @@ def judge(case: Case) -> Finding:
             Strength.DECLARED,
             evidence=evidence,
         )
+    told = compared(case, "quantization")
+    if stored.quantized and told is not None and told.outcome != "open" and told.at is not None:
+        return _measured(told, told.at, stored, [*evidence, *told.evidence])
     on_cpu = cpu(case)
     if stored.quantized and on_cpu is not None:
         return not_applicable(
@@ -93,6 +98,34 @@ def judge(case: Case) -> Finding:
             where=stored.where,
         )
     return _weight_only(case, stored, evidence)
+
+
+def _measured(told: Compared, at: Pair, stored: Weights, evidence: list[Item]) -> Finding:
+    """A measurement against the unquantized model outweighs table and roofline."""
+    ratio = at.ratio or 1.0
+    if told.outcome == "slower":
+        return failed(
+            Text(
+                f"{stored.method}: {ratio:.2f}x the time per token at {at.concurrency}, measured",
+                f"{stored.method}：并发 {at.concurrency} 时每个 token 耗时是未量化的 {ratio:.2f} 倍（实测）",
+            ),
+            Strength.MEASURED,
+            remedy=Text(
+                "serve the 16-bit weights, or quantize activations too (W8A8, fp8)",
+                "部署 16 位权重，或权重与激活一起量化（W8A8、fp8）",
+            ),
+            evidence=evidence,
+            where=stored.where,
+        )
+    return passed(
+        Text(
+            f"{stored.method}: {1 / ratio:.2f}x as fast at {at.concurrency}, measured against 16 bits",
+            f"{stored.method}：并发 {at.concurrency} 时速度是 16 位的 {1 / ratio:.2f} 倍（实测）",
+        ),
+        Strength.MEASURED,
+        evidence=evidence,
+        where=stored.where,
+    )
 
 
 def _weight_only(case: Case, stored: Weights, evidence: list[Item]) -> Finding:
@@ -253,8 +286,8 @@ def _before_and_after(missing: Sequence[Text] = ()) -> Text:
     lacking = f"{'; '.join(each.en for each in missing)}; or " if missing else ""
     lacking_zh = f"{'；'.join(each.zh for each in missing)}；或" if missing else ""
     return Text(
-        f"{lacking}--measure load --endpoint URL on this model and its 16-bit original, same concurrency",
-        f"{lacking_zh}在本模型与 16 位原模型上以相同并发各运行 --measure load --endpoint URL",
+        f"{lacking}its 16-bit original running beside: --endpoint URL --unquantized URL_B",
+        f"{lacking_zh}另起 16 位原模型进行对比：--endpoint URL --unquantized URL_B",
     )
 
 

@@ -2,7 +2,8 @@
 
 Speculation pays or costs by batch, model, length and acceptance; public break-evens run from 2 to over 200
 concurrent requests. So no fact fails it and none passes it: with speculation on it is UNPROVEN until the
-same prompts were measured with it on and off, and the checklist's break-even is shown as the prior it is.
+same prompts were measured with it on and off, in turns, and the checklist's break-even is shown as the prior
+it is. Slower beyond doubt at a level within the batch cap is FAIL, faster at every level up to it is PASS.
 Certainly off is N/A.
 """
 
@@ -12,8 +13,9 @@ from typing import Any
 
 from preop.evidence import Strength
 from preop.findings import Finding, Item
+from preop.pitfalls.compared import Compared, compared
 from preop.pitfalls.readings import batch_cap, cap_flag, engine_name, grouped, levels_up_to, not_set, release
-from preop.pitfalls.say import item, not_applicable, place, threshold_item, unproven
+from preop.pitfalls.say import failed, item, not_applicable, passed, place, threshold_item, unproven
 from preop.pitfalls.types import Case
 from preop.text import Text
 
@@ -25,7 +27,7 @@ _DEAD = ("disable_by_batch_size", "speculative_disable_by_batch_size")
 
 
 def judge(case: Case) -> Finding:
-    """N/A where speculation is off for certain, else UNPROVEN with the prior shown."""
+    """N/A where speculation is off for certain; else what a comparison measured, or UNPROVEN."""
     speculative = case.fact("speculative")
     if not_set(case, "speculative"):
         return not_applicable(
@@ -56,17 +58,72 @@ def judge(case: Case) -> Finding:
         threshold_item(case.thresholds, "P08.safe"),
         *_options(case, speculative.value, cap),
     ]
+    told = compared(case, "speculation")
+    if told is not None:
+        return _measured(case, told, [*evidence, *told.evidence])
     return unproven(
         _summary(case, cap),
         needs=Text(
-            "the same load twice, with speculation and without: --measure load --endpoint URL --concurrency "
-            f"{levels_up_to(cap)} on each",
-            f"同一负载开、关各测一次：--measure load --endpoint URL --concurrency {levels_up_to(cap)}",
+            "the same model without speculation, running beside: --endpoint URL --without-speculation URL_B "
+            f"--concurrency {levels_up_to(cap)}",
+            "另起一个不开投机解码的同一模型：--endpoint URL --without-speculation URL_B "
+            f"--concurrency {levels_up_to(cap)}",
         ),
         strength=Strength.DECLARED,
         evidence=evidence,
         remedy=_remedy(case),
         where=place(speculative),
+    )
+
+
+def _measured(case: Case, told: Compared, evidence: list[Item]) -> Finding:
+    where, even = place(case.fact("speculative")), told.comparison.break_even.concurrency
+    if told.comparison.b_speculates:
+        return unproven(
+            Text("both engines of the comparison speculate", "对比的两个引擎都开启了投机解码"),
+            needs=Text(
+                "engine B without speculation: --without-speculation URL_B",
+                "引擎 B 须关闭投机解码：--without-speculation URL_B",
+            ),
+            strength=Strength.MEASURED,
+            evidence=evidence,
+            where=where,
+        )
+    at = told.at
+    if told.outcome == "slower" and at is not None and at.ratio is not None:
+        return failed(
+            Text(
+                f"speculation costs {at.ratio - 1:.0%} a token at {at.concurrency} concurrent",
+                f"并发 {at.concurrency} 时投机解码使每个 token 慢 {at.ratio - 1:.0%}",
+            ),
+            Strength.MEASURED,
+            remedy=_remedy(case, even),
+            evidence=evidence,
+            where=where,
+        )
+    if told.outcome == "faster" and at is not None and at.ratio is not None:
+        return passed(
+            Text(
+                f"speculation pays up to the cap of {told.cap}: {1 / at.ratio:.2f}x at {at.concurrency}",
+                f"直到上限 {told.cap} 投机解码都有收益：并发 {at.concurrency} 时 {1 / at.ratio:.2f} 倍",
+            ),
+            Strength.MEASURED,
+            evidence=evidence,
+            where=where,
+        )
+    return unproven(
+        Text(
+            "compared, but not settled up to the batch cap",
+            "已对比，但到并发上限为止未有定论",
+        ),
+        needs=Text(
+            f"levels up to the cap: --without-speculation URL_B --concurrency {levels_up_to(told.cap)}",
+            f"测到并发上限：--without-speculation URL_B --concurrency {levels_up_to(told.cap)}",
+        ),
+        strength=Strength.MEASURED,
+        evidence=evidence,
+        remedy=_remedy(case),
+        where=where,
     )
 
 
@@ -123,8 +180,11 @@ def _options(case: Case, value: Any, cap: int | None) -> list[Item]:
     return items
 
 
-def _remedy(case: Case) -> Text:
+def _remedy(case: Case, break_even: float | None = None) -> Text:
+    """`break_even`: where it was measured."""
     flag, safe = cap_flag(case), f"{case.thresholds['P08.safe']:.0f}"
+    if break_even is not None and break_even >= 2:
+        safe = f"{int(break_even)}"
     engine = case.deployment.engine
     if engine == "vllm":
         how = f'or let it shrink with the batch: "{_SCHEDULE}" in --speculative-config (measure that too)'
