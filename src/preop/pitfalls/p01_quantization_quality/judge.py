@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from preop.evidence import Strength
 from preop.findings import Finding, Item
+from preop.pitfalls.adapters import adapters_shown, for_each_adapter
 from preop.pitfalls.readings import NOT_QUANTIZED, kv_quantization, weights
 from preop.pitfalls.say import item, not_applicable, place, threshold_item, unproven
 from preop.pitfalls.types import Case
@@ -38,7 +39,7 @@ def judge(case: Case) -> Finding:
     """UNPROVEN where anything is or may be quantized, N/A where nothing is."""
     stored = weights(case)
     kv, kv_type, kv_shown = kv_quantization(case)
-    evidence = [*stored.evidence, *kv_shown]
+    evidence = [*stored.evidence, *kv_shown, *adapters_shown(case)]
     if stored.quantized is False and kv == "no":
         return not_applicable(
             NOT_QUANTIZED,
@@ -53,7 +54,7 @@ def judge(case: Case) -> Finding:
         )
         return unproven(
             summary,
-            needs=_comparison(prompts),
+            needs=for_each_adapter(case, _comparison(prompts)),
             strength=Strength.DECLARED,
             evidence=evidence,
             where=stored.where,
@@ -61,7 +62,7 @@ def judge(case: Case) -> Finding:
     if kv == "yes":
         return unproven(
             Text(f"KV cache in {kv_type}: answers not compared", f"KV cache 为 {kv_type}：尚未对比回答质量"),
-            needs=_comparison(prompts),
+            needs=for_each_adapter(case, _comparison(prompts)),
             strength=Strength.DECLARED,
             evidence=evidence,
             where=place(case.fact("kv_cache_dtype"), case.fact("kv_cache_dtype_v")),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from preop.evidence import Strength, TokenDifference, Tokens
 from preop.findings import Finding, Item
+from preop.pitfalls.adapters import adapters_shown, for_each_adapter
 from preop.pitfalls.clip import clip
 from preop.pitfalls.readings import is_nothing
 from preop.pitfalls.say import failed, item, passed, place, unproven
@@ -31,7 +32,11 @@ def judge(case: Case) -> Finding:
     if tokens is None or tokens.compared <= 0:
         return _not_compared(case, tokens)
     source = f"{tokens.candidate} against {tokens.reference}"
-    evidence = [Item("texts with equal token ids", tokens.compared, "texts", source), *_left_out(tokens)]
+    evidence = [
+        Item("texts with equal token ids", tokens.compared, "texts", source),
+        *_left_out(tokens),
+        *adapters_shown(case),
+    ]
     if tokens.not_compared:
         return unproven(
             Text(
@@ -99,6 +104,7 @@ def _not_compared(case: Case, tokens: Tokens | None) -> Finding:
         for name in ("tokenizer", "tokenizer_mode", "chat_template")
         if case.fact(name).set_by == "user" and not is_nothing(case.fact(name).value)
     ]
+    evidence.extend(adapters_shown(case))
     if tokens is not None:
         evidence.extend(_left_out(tokens))
     other = tokenizer.set_by == "user" and not is_nothing(tokenizer.value) and tokenizer.value != model.value
@@ -111,9 +117,12 @@ def _not_compared(case: Case, tokens: Tokens | None) -> Finding:
         summary = Text("token ids not compared with the training side", "尚未与训练侧比较 token id")
     return unproven(
         summary,
-        needs=Text(
-            "--measure tokens --endpoint URL --tokenizer PATH (the training side's tokenizer)",
-            "--measure tokens --endpoint URL --tokenizer PATH（训练侧的分词器）",
+        needs=for_each_adapter(
+            case,
+            Text(
+                "--measure tokens --endpoint URL --tokenizer PATH (the training side's tokenizer)",
+                "--measure tokens --endpoint URL --tokenizer PATH（训练侧的分词器）",
+            ),
         ),
         strength=Strength.DECLARED if evidence else None,
         evidence=evidence,

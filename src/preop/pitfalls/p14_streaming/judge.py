@@ -10,7 +10,7 @@ from __future__ import annotations
 from preop.evidence import Streaming, Strength
 from preop.findings import Finding, Item
 from preop.pitfalls.clip import clip
-from preop.pitfalls.say import failed, item, not_applicable, passed, unproven
+from preop.pitfalls.say import failed, item, not_applicable, passed, place, unproven
 from preop.pitfalls.types import Case
 from preop.text import Text
 
@@ -30,7 +30,7 @@ def judge(case: Case) -> Finding:
         )
     seen = case.payload(Streaming)
     if seen is None:
-        return _not_measured(case)
+        return _one_answer(case) or _not_measured(case)
     evidence = _evidence(case, seen)
     match seen.verdict:
         case "streams":
@@ -68,6 +68,27 @@ def judge(case: Case) -> Finding:
         ),
         strength=Strength.MEASURED,
         evidence=evidence,
+    )
+
+
+def _one_answer(case: Case) -> Finding | None:
+    """Triton sends one response for each request unless the model's transaction policy is decoupled (Triton
+    user guide, decoupled backends and models; the TensorRT-LLM and vLLM backends stream only then)."""
+    decoupled = case.fact("decoupled")
+    if decoupled.set_by != "user" or decoupled.value is not False:
+        return None
+    return failed(
+        Text(
+            "Triton gives one answer a request: decoupled is false",
+            "Triton 每个请求只返回一次：decoupled 为 false",
+        ),
+        Strength.DECLARED,
+        remedy=Text(
+            "model_transaction_policy { decoupled: true } in config.pbtxt, and stream: true in the request",
+            "在 config.pbtxt 中写 model_transaction_policy { decoupled: true }，并在请求中设 stream: true",
+        ),
+        evidence=[item("decoupled", decoupled)],
+        where=place(decoupled),
     )
 
 
