@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cases import case, in_file, is_whole
+from cases import case, in_file, is_whole, user
 
 from preop.evidence import Load, SloAnswer, Strength
 from preop.findings import Finding, Outcome
@@ -93,3 +93,18 @@ def test_a_cap_that_is_not_known_cannot_be_held_against_the_boundary(pitfall: Pi
 def test_a_search_for_another_objective_says_nothing(pitfall: Pitfall, thresholds: dict[str, float]) -> None:
     finding = judged(pitfall, 32, thresholds, concurrency=40, resolved=True, proved=True, breaks_at=41)
     assert finding.outcome is Outcome.UNPROVEN
+
+
+@pytest.mark.parametrize(("target", "says"), [(64, "above the 40"), (32, "within the 40")])
+def test_an_autoscaler_that_counts_running_requests_is_held_against_the_boundary(
+    target: int, says: str
+) -> None:
+    answer = SloAnswer(40, True, "w", TERMS, 41, "tpot_p99", True)
+    load = Load("http://127.0.0.1:8000", "m", 500, 256, [], slo=answer)
+    scaled: dict[str, Any] = {
+        "autoscaler_metric": user("vllm:num_requests_running"),
+        "autoscaler_target": user(target),
+    }
+    finding = P04.judge(case(payload=load, thresholds=OBJECTIVE, max_num_seqs=in_file(256), **scaled))
+    shown = next(item for item in finding.evidence if item.name.startswith("autoscaler target"))
+    assert shown.value == target and says in str(shown.source)

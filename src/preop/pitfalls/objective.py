@@ -11,12 +11,16 @@ from typing import Literal
 
 from preop.evidence import Load, SloAnswer
 from preop.findings import Item
-from preop.pitfalls.readings import whole_cap
+from preop.pitfalls.clip import clip
+from preop.pitfalls.readings import number, whole_cap
 from preop.pitfalls.types import Case
 from preop.text import Text
 from preop.thresholds import Thresholds
 
 __all__ = ["TERMS", "Searched", "objective_of", "searched"]
+
+_IN_A_POD = ("running", "concurrency", "in_flight", "inflight", "processing")
+"""Words in the name of a metric that counts requests being served."""
 
 TERMS = {"ttft_p99": "P04.ttft_p99_ms", "tpot_p99": "P04.tpot_p99_ms"}
 """The limits of an objective, by the thresholds that hold them."""
@@ -29,6 +33,8 @@ class Searched:
     load: Load
     slo: SloAnswer
     cap: int | None
+    autoscaler: Item | None
+    """Its target, where it counts requests in a pod."""
     outcome: Literal["kept", "broken", "open"]
     """kept: up to the cap, proved; broken: within the cap, beyond doubt."""
 
@@ -46,7 +52,7 @@ class Searched:
             if level.concurrency in (1, self.slo.concurrency, self.slo.breaks_at) and level.valid:
                 for name, seen in (("TTFT", level.ttft_ms), ("TPOT", level.tpot_ms)):
                     items.append(Item(f"{name} p50 at {level.concurrency}", seen.p50, "ms", source))
-        return items
+        return [*items, self.autoscaler] if self.autoscaler is not None else items
 
     @property
     def limits(self) -> Text:
@@ -73,4 +79,16 @@ def searched(case: Case) -> Searched | None:
         outcome = "broken"
     if cap is not None and slo.proved and slo.concurrency is not None and slo.concurrency >= cap:
         outcome = "kept"
-    return Searched(load, slo, cap, outcome)
+    return Searched(load, slo, cap, _autoscaler(case, slo), outcome)
+
+
+def _autoscaler(case: Case, slo: SloAnswer) -> Item | None:
+    """The target of an autoscaler that counts requests in a pod, held against the boundary: a pod that is to
+    take more than keeps the objective breaks it before another one is added."""
+    metric, target = case.fact("autoscaler_metric"), number(case.fact("autoscaler_target"))
+    named = str(metric.value).lower() if metric.is_known else ""
+    if target is None or not slo.concurrency or not any(word in named for word in _IN_A_POD):
+        return None
+    says = "above" if target > slo.concurrency else "within"
+    source = f"{case.fact('autoscaler_target').source}; {says} the {slo.concurrency} that keep the objective"
+    return Item(f"autoscaler target of {clip(metric.value, 40)}", target, "requests", source)
