@@ -42,7 +42,7 @@ def common(function: Any) -> Any:
         access_options,
         read_options,
         click.option(
-            "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+            "--format", "form", type=click.Choice(["text", "json", "html"]), default="text", show_default=True
         ),
         click.option("--output", "-o", type=click.Path(path_type=Path), help="Write the answer there."),
         language_option,
@@ -100,17 +100,20 @@ def run_measurement(
         except KeyboardInterrupt:
             if so_far:  # what had finished is not lost
                 cut = msgspec.structs.replace(so_far[-1], error="interrupted: only what had finished by then")
-                _print(cut, flags, language)
+                _print(cut, flags, settings, language)
             raise
-    return _print(record, flags, language)
+    return _print(record, flags, settings, language)
 
 
-def _print(record: Record, flags: dict[str, Any], language: Language) -> int:
+def _print(record: Record, flags: dict[str, Any], settings: Settings, language: Language) -> int:
     from preop import report
+    from preop.thresholds import Thresholds
 
     outcome = _outcome(record.payload)
     if flags["form"] == "json":
         answer = report.to_json(report.measure_document(record, outcome))
+    elif flags["form"] == "html":
+        answer = report.render_measurement(record, outcome, Thresholds(settings.thresholds), language)
     else:
         answer = report.render_record(record, outcome, language)
     write_output(answer, flags["output"])

@@ -14,6 +14,7 @@ from preop.report.documents import MeasureOutcome, document, measure_document, t
 from preop.report.html import render_html
 from preop.report.junit import render_junit
 from preop.report.markdown import render_markdown
+from preop.report.measurement import render_measurement
 from preop.report.sarif import render_sarif
 from preop.report.types import Report
 from preop.text import Language
@@ -27,6 +28,7 @@ __all__ = [
     "render_html",
     "render_junit",
     "render_markdown",
+    "render_measurement",
     "render_record",
     "render_sarif",
     "render_terminal",

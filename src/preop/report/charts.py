@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from preop.evidence import Level, Load, Percentiles, Streaming
+from preop.evidence import Comparison, Level, Load, Percentiles, Streaming
 from preop.report.plain import shown
 from preop.text import Language, Text
 from preop.thresholds import Thresholds
@@ -39,6 +39,9 @@ _WORDS = {
     "ms": Text("ms", "毫秒"),
     "voided": Text("voided level", "作废的档位"),
     "limit": Text("limit for p99", "p99 上限"),
+    "ratio": Text("Time per token, A over B", "每 token 耗时：A 比 B"),
+    "times": Text("times", "倍"),
+    "even": Text("as fast", "一样快"),
     "stream": Text("How the answers arrived", "响应到达的过程"),
     "waiting": Text("waiting for the first text", "等待首个文本"),
     "arriving": Text("text arriving", "文本陆续到达"),
@@ -62,18 +65,25 @@ def figures(payload: object, thresholds: Thresholds, language: Language) -> list
     Raises ImportError where the chart libraries are not installed.
     """
     if isinstance(payload, Load):
+        terms = payload.slo.terms if payload.slo is not None else {}
+        limits = {name: terms.get(f"{name}_p99") for name in ("ttft", "tpot")}
+        if not terms:
+            limits = {name: thresholds[f"P04.{name}_p99_ms"] for name in limits}
         drawn = (
-            _latency(payload, "ttft", thresholds["P04.ttft_p99_ms"], language),
-            _latency(payload, "tpot", thresholds["P04.tpot_p99_ms"], language),
+            _latency(payload, "ttft", limits["ttft"], language),
+            _latency(payload, "tpot", limits["tpot"], language),
         )
         return [figure for figure in drawn if figure is not None]
+    if isinstance(payload, Comparison):
+        figure = _ratios(payload, language)
+        return [figure] if figure is not None else []
     if isinstance(payload, Streaming):
         figure = _timeline(payload, language)
         return [figure] if figure is not None else []
     return []
 
 
-def _latency(load: Load, quantity: str, limit: float, language: Language) -> Figure | None:
+def _latency(load: Load, quantity: str, limit: float | None, language: Language) -> Figure | None:
     """p50 and p99 against concurrency; voided levels stand apart, hollow and unjoined."""
     rows = [row for level in load.levels if level.concurrency > 0 for row in _points(level, quantity)]
     if not rows:
@@ -102,7 +112,7 @@ def _latency(load: Load, quantity: str, limit: float, language: Language) -> Fig
     )
     valid = alt.InlineData(values=[row for row in rows if row["valid"]])
     voided = alt.InlineData(values=[row for row in rows if not row["valid"]])
-    ceiling = alt.InlineData(values=[{"limit": limit}])
+    ceiling = alt.InlineData(values=[{"limit": limit}] if limit is not None else [])
     chart = alt.layer(
         alt.Chart(ceiling)
         .mark_rule(color=_COLOURS["limit"], strokeDash=[5, 4], strokeWidth=1.5)
@@ -115,7 +125,9 @@ def _latency(load: Load, quantity: str, limit: float, language: Language) -> Fig
         .mark_point(filled=False, size=52, opacity=1, strokeWidth=1.6)
         .encode(x=x, y=y, color=colour, shape=shape),
     )
-    legend = [("a", "p50"), ("b", "p99"), ("limit", f"{_WORDS['limit'].in_(language)} {shown(limit, 'ms')}")]
+    legend = [("a", "p50"), ("b", "p99")]
+    if limit is not None:
+        legend.append(("limit", f"{_WORDS['limit'].in_(language)} {shown(limit, 'ms')}"))
     if any(not row["valid"] for row in rows):
         legend.append(("hollow", _WORDS["voided"].in_(language)))
     title = _WORDS[quantity].in_(language)
@@ -123,6 +135,42 @@ def _latency(load: Load, quantity: str, limit: float, language: Language) -> Fig
         f"{row['share']} {shown(row['ms'], 'ms')} @ {row['concurrency']}" for row in rows if row["valid"]
     )
     return Figure(title, _svg(chart, _HEIGHT), f"{title}: {said}", tuple(legend))
+
+
+def _ratios(comparison: Comparison, language: Language) -> Figure | None:
+    """Time per token of A over that of B at each level, with its interval; at 1 both are as fast."""
+    rows = [
+        {"concurrency": pair.concurrency, "ratio": pair.ratio, "low": pair.low, "high": pair.high}
+        for pair in comparison.pairs
+        if _finite(pair.ratio) and _finite(pair.low) and _finite(pair.high)
+    ]
+    if not rows:
+        return None
+    import altair as alt
+
+    levels = [pair.concurrency for pair in comparison.pairs if pair.ratio is not None]
+    domain = [levels[0], levels[-1]] if len(levels) > 1 else [levels[0] * 0.5, levels[0] * 2]
+    axis = alt.Axis(values=_ticks(levels), format=",d", title=_WORDS["concurrency"].in_(language), grid=False)
+    x = alt.X("concurrency:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
+    scale = alt.Scale(zero=False, nice=True)
+    y_axis = alt.Axis(title=_WORDS["times"].in_(language), tickCount=5)
+    data, even = alt.InlineData(values=rows), alt.InlineData(values=[{"even": 1.0}])
+    chart = alt.layer(
+        alt.Chart(even)
+        .mark_rule(color=_COLOURS["limit"], strokeDash=[5, 4], strokeWidth=1.5)
+        .encode(y=alt.Y("even:Q", scale=scale, axis=y_axis)),
+        alt.Chart(data)
+        .mark_rule(color=_COLOURS["series-a"], strokeWidth=2, opacity=0.5)
+        .encode(x=x, y=alt.Y("low:Q", scale=scale, axis=y_axis), y2="high:Q"),
+        alt.Chart(data).mark_line(color=_COLOURS["series-a"], strokeWidth=2).encode(x=x, y="ratio:Q"),
+        alt.Chart(data)
+        .mark_point(color=_COLOURS["series-a"], filled=True, size=52, opacity=1)
+        .encode(x=x, y="ratio:Q"),
+    )
+    title = _WORDS["ratio"].in_(language)
+    said = "; ".join(f"{row['ratio']:.3f} @ {row['concurrency']}" for row in rows)
+    legend = (("a", "A / B"), ("limit", _WORDS["even"].in_(language)))
+    return Figure(title, _svg(chart, _HEIGHT), f"{title}: {said}", legend)
 
 
 def _points(level: Level, quantity: str) -> list[dict[str, Any]]:

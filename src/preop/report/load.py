@@ -10,7 +10,7 @@ from preop.report.plain import plain
 from preop.report.wrap import cells
 from preop.text import Language, Text
 
-__all__ = ["comparison_lines", "load_lines"]
+__all__ = ["comparison_lines", "load_lines", "slo_line"]
 
 _WORDS = {
     "voided": Text("voided", "作废"),
@@ -19,6 +19,7 @@ _WORDS = {
     "resolved": Text("resolved", "已确定"),
     "unresolved": Text("unresolved", "未确定"),
     "kept": Text("kept up to {} concurrent requests", "{} 个并发请求以内满足"),
+    "kept_rate": Text("kept up to {} requests a second", "每秒 {} 个请求以内满足"),
     "none": Text("not kept by one request alone", "单个请求也不满足"),
     "unknown": Text("not known", "未知"),
     "degrades": Text("from {} on it is broken: {}", "从 {} 起不满足：{}"),
@@ -101,16 +102,23 @@ def _bar(level: Level, most: float) -> str:
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
 
-def _slo(slo: SloAnswer, language: Language) -> Iterator[str]:
+def slo_line(slo: SloAnswer, language: Language) -> str:
+    """The objective and the level that keeps it, in one line."""
     terms = ", ".join(f"{plain(name, 20)} ≤ {limit:g} ms" for name, limit in slo.terms.items())
-    if slo.concurrency is None:
+    if slo.rate_per_s is not None:
+        found = _WORDS["kept_rate"].in_(language).format(f"{slo.rate_per_s:g}")
+    elif slo.concurrency is None:
         found = _WORDS["unknown"].in_(language)
     elif slo.concurrency == 0:
         found = _WORDS["none"].in_(language)
     else:
         found = _WORDS["kept"].in_(language).format(f"{slo.concurrency:,}")
     sure = _WORDS["resolved" if slo.resolved else "unresolved"].in_(language)
-    yield f"{_WORDS['objective'].in_(language)} {terms}: {found} ({sure})"
+    return f"{_WORDS['objective'].in_(language)} {terms}: {found} ({sure})"
+
+
+def _slo(slo: SloAnswer, language: Language) -> Iterator[str]:
+    yield slo_line(slo, language)
     yield f"  {plain(slo.why, 300)}"
     if slo.breaks_at is not None and slo.broken is not None:
         yield "  " + _WORDS["degrades"].in_(language).format(f"{slo.breaks_at:,}", plain(slo.broken, 200))
