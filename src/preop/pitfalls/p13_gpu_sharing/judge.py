@@ -26,6 +26,7 @@ from preop.findings import Finding, Item, Outcome
 from preop.pitfalls.accelerator import cpu, vendor
 from preop.pitfalls.clip import clip
 from preop.pitfalls.p13_gpu_sharing.allocation import allocated, is_apart
+from preop.pitfalls.p13_gpu_sharing.once import once
 from preop.pitfalls.p13_gpu_sharing.placement import Placement, placement
 from preop.pitfalls.readings import hides_flags, release
 from preop.pitfalls.say import failed, item, not_applicable, passed, place, threshold_item, unproven
@@ -98,6 +99,7 @@ def judge(case: Case) -> Finding:
     return _beside_strangers(finding, strangers) if strangers else finding
 
 
+@once
 def _file(deployment: Deployment) -> str | None:
     """The compose file that the deployment is a service of: its services run at the same time."""
     file, service, _ = deployment.source.partition(": service ")
@@ -107,7 +109,12 @@ def _file(deployment: Deployment) -> str | None:
 def _others(case: Case) -> list[Deployment]:
     """The other deployments that may use a GPU."""
     me = case.deployment
-    return [d for d in case.siblings if d.name != me.name and not is_apart(d) and cpu(Case(d)) is None]
+    return [d for d in case.siblings if d.name != me.name and _may_use_a_gpu(d)]
+
+
+@once
+def _may_use_a_gpu(deployment: Deployment) -> bool:
+    return not is_apart(deployment) and cpu(Case(deployment)) is None
 
 
 def _neighbours(case: Case) -> list[Deployment]:
@@ -151,6 +158,7 @@ def _beside_strangers(finding: Finding, strangers: Sequence[str]) -> Finding:
     )
 
 
+@once
 def _tenant(deployment: Deployment) -> _Tenant:
     version = release(Case(deployment))
     stated = version is not None

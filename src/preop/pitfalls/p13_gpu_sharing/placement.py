@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from preop.deployment.types import Deployment
+from preop.pitfalls.p13_gpu_sharing.once import once
 from preop.pitfalls.readings import whole
 
 __all__ = ["ALL", "Placement", "placement"]
@@ -46,6 +47,7 @@ class Placement:
         return not self.certain.isdisjoint(other.certain)
 
 
+@once
 def placement(deployment: Deployment) -> Placement:
     """Where `deployment` runs: from `gpu_ids`, `gpu_count` ("all") and the parallel sizes."""
     visible = _visible(deployment)
