@@ -4,8 +4,9 @@
 
 Twelve laws of the pacer (base, slope, cap, prefill), each with an objective whose boundary a simulation
 of the law gives. Printed for each run: the level found, its distance from the truth, the request-seconds
-that the engine worked for it, and their share of a full walk over 1, 2, 4, ... 256 with the 662 requests that a p99
-takes at each level. `--busy`: a process keeps one core busy meanwhile. `--peers`: guidellm's `goodput`, too.
+that the engine worked for it, and their share of a full walk over 1, 2, 4, ... 256 with the 662 requests
+that a p99 takes at each level. `--busy`: a process keeps one core busy meanwhile. `--peers`: guidellm's
+`goodput` as well.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import peers
 from law import Law, boundary, closed_loop
 
 TOKENS = 32
+PROMPT = 96
 TOP = 256
 LAWS: list[tuple[Law, str, float]] = [
     (Law(5_000, 200), "tpot", 9.0),
@@ -33,8 +35,8 @@ LAWS: list[tuple[Law, str, float]] = [
     (Law(6_000, 20, slots=64), "ttft", 60.0),
     (Law(5_000, 100, free_seqs=16), "tpot", 9.0),
     (Law(10_000, 100), "e2e", 600.0),
-    (Law(5_000, 60, prefill_us=20), "tpot", 12.0),
-    (Law(6_000, 40, prefill_us=40), "ttft", 45.0),
+    (Law(5_000, 60, prefill_us=20, prompt_tokens=PROMPT), "tpot", 14.0),
+    (Law(6_000, 40, prefill_us=20, prompt_tokens=PROMPT), "ttft", 45.0),
     (Law(3_000, 80, slots=48), "e2e", 400.0),
 ]
 
@@ -88,7 +90,8 @@ def run(binary: Path, given: argparse.Namespace) -> None:
 def search(url: str, quantity: str, limit: float) -> tuple[int, bool]:
     command = [
         str(Path(sys.executable).parent / "preop"), "measure", "load", "--endpoint", url, "--slo",
-        f"{quantity}_p99={limit}ms", "--output-tokens", str(TOKENS), "--budget", "600", "-q",
+        f"{quantity}_p99={limit}ms", "--output-tokens", str(TOKENS), "--prompt-tokens", str(PROMPT),
+        "--budget", "600", "-q",
         "--format", "json",
     ]  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
@@ -116,7 +119,8 @@ def guidellm(url: str, quantity: str, limit: float) -> int | None:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "out.json"
         command = [
-            str(peers.VENVS / "guidellm" / "bin" / "guidellm"), "run", "--backend", f"kind=openai_http,target={url}",
+            str(peers.VENVS / "guidellm" / "bin" / "guidellm"), "run",
+            "--backend", f"kind=openai_http,target={url}",
             "--profile", json.dumps({"kind": "goodput", "slo": {names[quantity]: limit}}),
             "--constraint", "kind=max_requests,count=662",
             "--tokenizer", f"kind=huggingface_auto,model={peers.TOKENIZER}",

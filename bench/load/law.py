@@ -1,4 +1,4 @@
-"""The pacer's law, simulated: what a closed loop of N clients sees of it. The truth that a search is held against."""
+"""The pacer's law, simulated: what a closed loop of N clients sees of it, to hold a search against."""
 
 from __future__ import annotations
 

@@ -176,6 +176,9 @@ class ServerSeen(msgspec.Struct, frozen=True):
     e2e_mean_ms: Amount | None = None
     """Means of the engine's own histograms over the level, to hold the client's numbers against."""
     speculation: Speculation | None = None
+    counters_fell: bool = False
+    """The engine was started anew during the level, or several engines answer at its address in turn: there
+    are no differences then."""
 
 
 class Level(msgspec.Struct, frozen=True):
@@ -192,7 +195,8 @@ class Level(msgspec.Struct, frozen=True):
     itl_ms: Percentiles
     e2e_ms: Percentiles
     output_tokens_per_s: Amount | None
-    client: ClientCost
+    client: ClientCost | None
+    """Null where another tool measured and does not say."""
     effective_concurrency: Amount | None = None
     """Requests in flight, averaged over the time measured (Little's law holds it against `concurrency`)."""
     window_s: Amount | None = None

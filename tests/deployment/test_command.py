@@ -388,3 +388,21 @@ def test_a_variable_that_no_shell_expanded_is_the_value_of_its_flag() -> None:
     (found,) = read_targets((), command, ReadOptions())
     assert not found.fact("max_model_len").is_known
     assert found.fact("max_num_seqs").value == 8
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["vllm-router", "--worker-urls", "http://a:8000"],
+        ["vllm-router --worker-urls http://a:8000"],
+        ["python3", "-m", "vllm_router.app", "--port", "8001"],
+        ["python", "-m", "sglang_router.launch_router", "--worker-urls", "http://a:8000"],
+        ["docker", "run", "-p", "1:1", "lmcache/lmstack-router", "vllm-router", "--port", "1"],
+    ],
+)
+def test_a_router_alone_is_said_to_be_one_and_what_to_check_instead(argv: list[str]) -> None:
+    with pytest.raises(
+        InputError, match="Router hands requests on to engines and serves no model itself"
+    ) as said_:
+        read_command(*argv)
+    assert "the command of an engine was expected" in str(said_.value)

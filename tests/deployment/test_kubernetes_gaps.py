@@ -347,3 +347,25 @@ def test_any_companion_gives_deployments_or_one_clear_error(tmp_path: Path, spec
         assert read(tmp_path, deployment(CLAIMS, OF_TEMPLATE), text)
     except PreopError as error:
         assert "\n" not in str(error)
+
+
+def test_a_manifest_as_one_line_of_json_is_one(tmp_path: Path) -> None:
+    pod = {"containers": [{"name": "c", "image": "vllm/vllm-openai:v0.11.0", "args": ["--model", "m"]}]}
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat"},
+        "spec": {"template": {"spec": pod}},
+    }
+    found = one(tmp_path, json.dumps(manifest, separators=(",", ":")))
+    assert (found.engine, value(found, "engine_version"), value(found, "model")) == ("vllm", "0.11.0", "m")
+
+
+@pytest.mark.parametrize(
+    "image", ["vllm/vllm-openai:${TAG}", "${REGISTRY}/vllm-openai:${TAG:-x}", "vllm/vllm-openai@${DIGEST}"]
+)
+def test_an_image_whose_tag_envsubst_left_over_is_still_that_engine(tmp_path: Path, image: str) -> None:
+    text = deployment().replace("vllm/vllm-openai:v0.11.0", image)
+    assert image in text
+    found = one(tmp_path, text)
+    assert found.engine == "vllm" and not found.fact("engine_version").is_known

@@ -85,6 +85,9 @@ def test_commands_of_a_shell_text(text: str, expected: list[list[str]]) -> None:
         ("A+=(--x); a ${A[@]}", {}, ["a", None, "--x"]),
         ("declare -a A=(1 2); a ${A[1]} ${#A[@]}", {}, ["a", None, None]),
         ("a ${1:-b}", {}, ["a", None]),
+        ('X="--x $Y"; a ${X:-d}', {}, ["a", "--x", None]),
+        ('X="--x $Y"; a ${X:+--set}', {}, ["a", "--set"]),
+        ("X=$Y; a ${X:+--set}", {}, ["a", None]),
     ],
 )
 def test_expansion(text: str, variables: dict[str, str | None], expected: list[str | None]) -> None:

@@ -13,6 +13,9 @@ from preop.deployment.forms.pbtxt import Message, read_pbtxt
 from preop.deployment.read import ReadOptions, read_targets
 from preop.deployment.types import Deployment
 from preop.errors import InputError, PreopError
+from preop.findings import Outcome
+from preop.pitfalls.p14_streaming import PITFALL as STREAMING
+from preop.pitfalls.types import Case
 
 from .reading import read_file, said
 
@@ -239,3 +242,26 @@ def test_any_model_gives_deployments_or_one_sentence(
         read_file(model / "config.pbtxt")
     except PreopError as error:
         assert str(error)
+
+
+@pytest.mark.parametrize(("decoupled", "outcome"), [("false", Outcome.FAIL), ("true", Outcome.UNPROVEN)])
+@pytest.mark.parametrize("backend", ["tensorrtllm", "vllm"])
+def test_a_model_that_may_answer_only_once_cannot_stream(
+    tmp_path: Path, backend: str, decoupled: str, outcome: Outcome
+) -> None:
+    policy = f"model_transaction_policy {{ decoupled: {decoupled} }}\n"
+    if backend == "vllm":
+        path = repository(tmp_path, "m", VLLM + policy, model=ARGUMENTS)
+    else:
+        path = repository(tmp_path, "m", TENSORRT % decoupled)
+    (found,) = read_file(path)
+    finding = STREAMING.judge(Case(found, (found,)))
+    assert finding.outcome is outcome
+    assert (finding.where or "").endswith("3:39" if backend == "vllm" else "5:39") is (decoupled == "false")
+
+
+def test_a_policy_that_is_not_stated_or_not_filled_in_proves_nothing(tmp_path: Path) -> None:
+    silent = TENSORRT.replace("model_transaction_policy { decoupled: %s }\n", "")
+    for number, text in enumerate((silent, TENSORRT % "${decoupled}")):
+        (found,) = read_file(repository(tmp_path / str(number), "m", text))
+        assert STREAMING.judge(Case(found, (found,))).outcome is Outcome.UNPROVEN

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from cases import case, in_file, is_whole, nobody, user
 
+from preop.evidence import Tokens
 from preop.findings import Outcome
 from preop.pitfalls.p01_quantization_quality import PITFALL as P01
 from preop.pitfalls.p02_tokenizer_parity import PITFALL as P02
@@ -23,6 +24,15 @@ def test_each_adapter_is_to_be_proven_by_itself(pitfall: Pitfall) -> None:
     assert finding.outcome is Outcome.UNPROVEN
     assert finding.needs is not None and "each of 2 adapters" in finding.needs.en
     assert any(item.name == "adapters" and item.value == ["sql", "chat"] for item in finding.evidence)
+
+
+def test_ids_that_are_equal_for_the_base_do_not_pass_for_its_adapters() -> None:
+    equal = Tokens("tokenizer.json", "http://127.0.0.1:8000", 140, [])
+    assert P02.judge(case(payload=equal)).outcome is Outcome.PASS
+    finding = P02.judge(case(payload=equal, lora_modules=user(ADAPTERS)))
+    is_whole(finding)
+    assert finding.outcome is Outcome.UNPROVEN and "2 adapters not compared" in finding.summary.en
+    assert finding.needs is not None and "sql, chat" in finding.needs.en and "sql, chat" in finding.needs.zh
 
 
 @pytest.mark.parametrize("pitfall", [P01, P02])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,38 @@ def test_a_compose_file_with_one_tenant_is_in_order_as_far_as_files_can_tell() -
     stranger = msgspec.structs.replace(alone, notes=(Note("other-tenant", "service x takes a GPU too"),))
     assert judged(stranger).holds is None
     assert judged(vllm("chat", 0.9, source="command line")).holds is None
+
+
+@pytest.mark.parametrize("gpus", [["0"], ["all"], None])
+def test_thousands_of_services_in_one_file_are_judged_in_seconds(gpus: list[str] | None) -> None:
+    """Each against each would be nine million pairs: minutes."""
+    all_ = tuple(vllm(f"s{n}", 0.0001, gpus) for n in range(3000))
+    start = time.perf_counter()
+    findings = [PITFALL.judge(Case(each, all_)) for each in all_]
+    assert time.perf_counter() - start < 10
+    assert {finding.outcome for finding in findings} == {Outcome.PASS}
+    assert all("3000 shares = 0.30" in finding.summary.en for finding in findings)
+    assert all(len(finding.evidence) < 20 for finding in findings)
+
+
+def test_shares_of_many_services_are_summed_though_few_are_shown() -> None:
+    finding = judged(*(vllm(f"s{n}", 0.1, ["0"]) for n in range(11)))
+    assert finding.outcome is Outcome.FAIL and "11 shares = 1.10 of GPU 0" in finding.summary.en
+    assert any(item.name == "not shown" and item.value == "3 more" for item in finding.evidence)
+
+
+def test_a_check_after_another_sees_its_own_deployments() -> None:
+    """The sorting is kept for the judges of one check, and for no other."""
+    small, large = vllm("b", 0.2, ["0"]), vllm("b", 0.9, ["0"])
+    me = vllm("a", 0.5, ["0"])
+    for beside, outcome in ((small, Outcome.PASS), (large, Outcome.FAIL), (small, Outcome.PASS)):
+        assert PITFALL.judge(Case(me, (me, beside))).outcome is outcome
+
+
+def test_of_many_deployments_elsewhere_the_first_are_named_and_all_are_counted() -> None:
+    me = vllm("me", 0.5, ["0"])
+    others = [vllm(f"o{n}", 0.1, ["0"], source=f"o{n}.yml: service o{n}") for n in range(30)]
+    finding = judged(me, *others)
+    assert finding.outcome is Outcome.UNPROVEN
+    said = [str(item.value) for item in finding.evidence if item.name == "also there"]
+    assert len(said) == 9 and said[0].startswith("o0 (") and said[-1] == "and 22 more"

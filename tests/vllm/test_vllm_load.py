@@ -22,7 +22,7 @@ def level(url: str, concurrency: int) -> LevelSamples:
     job = Job(Deployment("d", "vllm", "test", {}), access, options=options)
 
     async def main() -> LevelSamples:
-        runner = Runner(job, access, options_of(job), None)
+        runner = Runner(job, access, options_of(job))
         await runner.ready()
         return await runner.closed(concurrency, 24, 300)
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from preop.cli.measurement import common, run_measurement
-from preop.cli.options import concurrency, endpoint_url
+from preop.cli.measurement import common, print_record, run_measurement
+from preop.cli.options import concurrency, endpoint_url, language_of, settings_of, writable
 from preop.errors import UsageError
 from preop.instruments.types import MOST_CONCURRENT
 
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_WORKLOAD = (
+    "prompt_tokens_stdev", "turns", "shared_prefix_tokens", "prefix_groups", "cache_hits",
+    "adapters", "natural_end",
+)  # fmt: skip
+
 
 @click.command("load")
 @click.option("--model", help="Name of the model to ask for (default: the one it serves).")
-@click.option("--prompts", help="Your real prompts, JSON Lines.")
+@click.option("--prompts", help="Your prompts: JSONL, CSV, Parquet, ShareGPT, OpenAI messages or batch.")
 @click.option("--concurrency", metavar="1,2,4", help="Levels.")
 @click.option("--rate", metavar="1,2,4", help="Open loop: requests a second, whatever becomes of them.")
 @click.option("--arrivals", metavar="PROCESS", help="With --rate: poisson (default), constant, gamma:CV.")
@@ -29,6 +34,12 @@ __all__ = ["command"]
 )
 @click.option(
     "--trace-speed", type=click.FloatRange(0.001, 1000), help="With --trace: so many times as fast."
+)
+@click.option(
+    "--import",
+    "imported",
+    metavar="FILE",
+    help="Take results of guidellm, AIPerf, vllm bench, inference-perf, SGLang bench or llm-d instead.",
 )
 @click.option(
     "--compare",
@@ -49,6 +60,23 @@ __all__ = ["command"]
     help="Highest level (default: 256 with --slo; else 8, or the engine's own cap below that).",
 )
 @click.option("--prompt-tokens", type=click.IntRange(1, 1_000_000), help="Length of synthetic prompts.")
+@click.option("--prompt-tokens-stdev", type=click.IntRange(0, 1_000_000), help="Their spread (log-normal).")
+@click.option(
+    "--turns",
+    metavar="N|recorded",
+    help="Conversations whose history grows by the live answers: of N turns, or as they are in --prompts.",
+)
+@click.option(
+    "--shared-prefix",
+    "shared_prefix_tokens",
+    type=click.IntRange(1, 1_000_000),
+    metavar="TOKENS",
+    help="A system prompt of that length that requests share.",
+)
+@click.option("--prefix-groups", type=click.IntRange(1, 10_000), help="How many such prompts there are.")
+@click.option("--cache-hits", is_flag=True, help="No salts: let the engine's prefix cache help.")
+@click.option("--adapters", metavar="A,B", help="LoRA adapters to ask for in turn.")
+@click.option("--natural-end", is_flag=True, help="Let answers end by themselves (long reasoning).")
 @click.option("--output-tokens", type=click.IntRange(1, 100_000), help="Length of the answers asked for.")
 @click.option(
     "--budget", metavar="LIMITS", help="Most it may spend: 300s, or 300s,5000req,2Mtok,5usd (default: 120s)."
@@ -68,9 +96,52 @@ def command(served: list[str] | None, **flags: Any) -> int:
     for name, needed in (("arrivals", "rate"), ("trace_speed", "trace")):
         if flags[name] and not flags[needed]:
             raise UsageError(f"--{name.replace('_', '-')} goes with --{needed}")
+    if flags["imported"]:
+        return _import(flags)
+    from preop.instruments.load.options import workload_options
+
+    workload_options({name: value or None for name, value in flags.items()})
     if flags["compare"]:
         return _compare(served, flags)
     return run_measurement("load", served, flags, lambda settings: _options(settings, flags))
+
+
+def _import(flags: dict[str, Any]) -> int:
+    """Somebody else's measurement, marked as that."""
+    for name in (
+        "endpoints",
+        "compare",
+        "concurrency",
+        "rate",
+        "trace",
+        "requests",
+        "duration",
+        "slo",
+        "prompts",
+    ):
+        if flags[name]:
+            told = "endpoint" if name == "endpoints" else name
+            raise UsageError(f"--import reads results and measures nothing: leave out --{told}")
+    from preop import __version__
+    from preop.evidence import RECORD_SCHEMA, Record, Strength
+    from preop.instruments.load.foreign import read_results
+    from preop.ledger.runs import utc_now
+
+    settings = settings_of(flags["config"])
+    writable(flags["output"])
+    load = read_results(flags["imported"])
+    record = Record(
+        schema=RECORD_SCHEMA,
+        instrument="load",
+        deployment=load.model or load.url,
+        strength=Strength.MEASURED,
+        taken_at=utc_now().isoformat(),
+        took_s=0.0,
+        fingerprint={},
+        conditions={"preop": __version__, "tool": load.tool, "imported_from": str(flags["imported"])},
+        payload=load,
+    )
+    return print_record(record, flags, settings, language_of(flags["lang"], settings))
 
 
 def _compare(served: list[str] | None, flags: dict[str, Any]) -> int:
@@ -98,6 +169,7 @@ def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
         "trace": flags["trace"],
         "trace_speed": flags["trace_speed"],
         "max_concurrency": flags["max_concurrency"],
+        **{name: flags[name] or None for name in _WORKLOAD},
         "prompt_tokens": flags["prompt_tokens"],
         "output_tokens": flags["output_tokens"],
         "resume": flags["resume"],

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from preop.settings import Settings
     from preop.text import Language
 
-__all__ = ["common", "run_measurement"]
+__all__ = ["common", "print_record", "run_measurement"]
 
 _EXIT: dict[MeasureOutcome, int] = {"pass": 0, "measured": 0, "fail": 1, "not-proven": 3}
 
@@ -100,12 +100,13 @@ def run_measurement(
         except KeyboardInterrupt:
             if so_far:  # what had finished is not lost
                 cut = msgspec.structs.replace(so_far[-1], error="interrupted: only what had finished by then")
-                _print(cut, flags, settings, language)
+                print_record(cut, flags, settings, language)
             raise
-    return _print(record, flags, settings, language)
+    return print_record(record, flags, settings, language)
 
 
-def _print(record: Record, flags: dict[str, Any], settings: Settings, language: Language) -> int:
+def print_record(record: Record, flags: dict[str, Any], settings: Settings, language: Language) -> int:
+    """Show a measurement as the flags ask for it; gives the exit code."""
     from preop import report
     from preop.thresholds import Thresholds
 

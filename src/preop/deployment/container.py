@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from preop.deployment import gpus
-from preop.deployment.environment import read_env_file
+from preop.deployment.environment import lay_over, read_env_file
 from preop.deployment.tokens import Token, environment_word, unseen_token
 from preop.deployment.types import GpuRequest
 from preop.errors import InputError
@@ -46,7 +46,8 @@ class ContainerRun:
 
     def __init__(self, tokens: Sequence[Token], folder: Path | None) -> None:
         self._folder = folder
-        self.environment: dict[str, Word] = {}
+        self._own: dict[str, Word] = {}
+        self._of_files: dict[str, Word] = {}
         self.entrypoint: Token | None = None
         self.name: str | None = None
         self.hidden: list[str] = []
@@ -73,6 +74,11 @@ class ContainerRun:
     def _with_entrypoint(self, tokens: Sequence[Token]) -> tuple[Token, ...]:
         entrypoint = self.entrypoint
         return (entrypoint, *tokens) if entrypoint is not None and entrypoint.text else tuple(tokens)
+
+    @property
+    def environment(self) -> dict[str, Word]:
+        """Its variables: `--env` wins over every `--env-file`, wherever it stands."""
+        return {**self._of_files, **self._own}
 
     @property
     def gpus(self) -> GpuRequest | None:
@@ -126,10 +132,10 @@ class ContainerRun:
         if name == "env":
             caller = unseen_token(f"{value.head} comes from the caller", value.origin)
             key, told = value.assignment() or (value.head, caller)
-            self.environment[key] = environment_word(key, told)
+            self._own[key] = environment_word(key, told)
         elif name == "env-file":
             words, missing = read_env_file(value, self._folder)
-            self.environment = {**words, **self.environment}
+            self._of_files = lay_over(self._of_files, words, missing)
             self.hidden += missing
         elif name == "gpus":
             self._gpus.append(gpus.from_gpus_flag(value))

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import ChainMap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from preop.deployment.tokens import Token, environment_word, unseen_token
+from preop.deployment.tokens import Lines, Token, environment_word, unseen_token
 from preop.errors import InputError
 from preop.facts import Origin, Word
 
-__all__ = ["MAX_BYTES", "decoded", "parse_env", "read_env_file", "read_text"]
+__all__ = ["MAX_BYTES", "decoded", "lay_over", "parse_env", "read_env_file", "read_text"]
 
 MAX_BYTES = 20 * 1024 * 1024
 _DOLLAR = "\ue000"
 """Stands for a `\\$` while variables are replaced."""
-_ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "$": _DOLLAR}
-_LINE = re.compile(r"(?:export[ \t]+)?([A-Za-z_][\w.-]*)[ \t]*(=)?[ \t]*(.*)\Z")
+_ESCAPES = {
+    **{"n": "\n", "r": "\r", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"},
+    **{'"': '"', "\\": "\\", "$": _DOLLAR},
+}
+_LINE = re.compile(r"[^\S\n]*(?:export[ \t]+)?(?P<name>[A-Za-z_][\w.-]*)[ \t]*(?P<by>[=:])?[^\S\n]*")
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 
 
 def read_text(path: Path, expected: str, *, may_be_empty: bool = False) -> str:
@@ -59,31 +63,55 @@ def decoded(name: str, data: bytes, expected: str, *, may_be_empty: bool = False
 
 
 def parse_env(
-    text: str, file: str, *, quotes: bool, variables: Mapping[str, str] | None = None
+    text: str,
+    file: str,
+    *,
+    quotes: bool,
+    systemd: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> dict[str, Token]:
     """The variables of an environment file, the last of equal names.
 
-    With `quotes` values are unquoted and trailing comments cut as compose does; without, they are taken as
-    they stand, as `docker run` does. With `variables`, `$NAME` in a value is replaced by those and by the
-    ones before it in the file, except in single quotes. A name without `=` comes from the caller and cannot
-    be seen.
+    Without `quotes` each line is taken as it stands, as `docker run` does. With them a value in quotes may go
+    on over several lines; compose takes comments behind a value, and `:` for `=` (Docker's manual,
+    "Interpolation", `.env` file syntax), `systemd` neither (systemd.exec(5), EnvironmentFile=).
+
+    With `variables`, `$NAME` in a value is replaced by those and by the ones before it in the file, except in
+    single quotes. A name alone comes from the caller and cannot be seen; systemd knows none. Raises
+    `InputError` where a quote is never closed.
     """
     found: dict[str, Token] = {}
     own: dict[str, str] = {}
     known = ChainMap(dict(variables or {}), own)
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        match = None if stripped.startswith("#") else _LINE.match(stripped)
-        if not match:
+    place = Lines(text, file)
+    is_compose = quotes and not systemd
+    at = 0
+    while at < len(text):
+        match = _LINE.match(text, at)
+        if match is None:
+            at = _next_line(text, at)
             continue
-        name, equals, value = match[1], match[2], match[3]
-        origin = Origin("file", f"{file}:{number}:{line.index(name) + 1}")
-        if not equals:
-            found[name] = unseen_token(f"{name} comes from the caller", origin)
+        name, origin = match["name"], place(match.start("name"))
+        if not match["by"] or (match["by"] == ":" and not is_compose):
+            if not systemd:
+                found[name] = unseen_token(f"{name} comes from the caller", origin)
+                own.pop(name, None)
+            at = _next_line(text, match.end())
             continue
-        literal = value[:1] == "'"
-        if quotes:
-            value = _unquoted(value)
+        literal = False
+        if quotes and text[match.end() : match.end() + 1] in ("'", '"'):
+            quoted = _QUOTED.match(text, match.end())
+            if quoted is None:
+                quote = text[match.end()]
+                raise InputError(f"{place(match.end())}: {quote} is opened and never closed")
+            literal = quoted[0][0] == "'"
+            value = _unescaped(quoted[0])
+            at = _next_line(text, quoted.end())
+        else:
+            at = _next_line(text, match.end())
+            value = text[match.end() : at].strip()
+            if is_compose:
+                value = re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
         if variables is not None and not literal and "$" in value:
             found[name] = _expanded(value, origin, known)
         else:
@@ -92,6 +120,18 @@ def parse_env(
         if not found[name].holes:
             own[name] = found[name].text
     return found
+
+
+def _next_line(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
+
+
+def _unescaped(quoted: str) -> str:
+    """What stands between quotes. In single ones a backslash does nothing but before a single quote."""
+    if quoted[0] == "'":
+        return quoted[1:-1].replace("\\'", "'")
+    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[0]), quoted[1:-1], flags=re.DOTALL)
 
 
 def _expanded(value: str, origin: Origin, variables: Mapping[str, str]) -> Token:
@@ -103,17 +143,21 @@ def _expanded(value: str, origin: Origin, variables: Mapping[str, str]) -> Token
     return Token(token.text.replace(_DOLLAR, "$"), origin, token.holes)
 
 
-def _unquoted(value: str) -> str:
-    quoted = re.match(r"'([^']*)'", value) or re.match(r'"((?:[^"\\]|\\.)*)"', value)
-    if quoted is None:
-        return re.split(r"(?:^|\s)#", value, maxsplit=1)[0].rstrip()
-    if value[0] == "'":
-        return quoted[1]
-    return re.sub(r"\\(.)", lambda escape: _ESCAPES.get(escape[1], escape[1]), quoted[1])
+def lay_over(found: Mapping[str, Word], words: Mapping[str, Word], missing: Sequence[str]) -> dict[str, Word]:
+    """The variables of a later file over those of the files before it: of two equal names the last counts.
+    A later file that is not here (`missing` says so) may set any of them again."""
+    if missing:
+        again = f"{missing[0]}, and it may set this again"
+        found = {name: Word(None, word.origin, again, single=True) for name, word in found.items()}
+    return {**found, **words}
 
 
 def read_env_file(
-    path: Token, folder: Path | None, *, quotes: bool = False, variables: Mapping[str, str] | None = None
+    path: Token,
+    folder: Path | None,
+    *,
+    quotes: bool = False,
+    variables: Mapping[str, str] | None = None,
 ) -> tuple[dict[str, Word], list[str]]:
     """The variables of an environment file, read as `parse_env` does, and why some may be hidden: the file is
     not here."""

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 from preop.deployment.tokens import HOLE, Hole, Lines, Token, variable
+from preop.deployment.variables import unstated
 from preop.deployment.yaml_nodes import Scalar
 from preop.errors import InputError
 from preop.facts import Origin
@@ -23,8 +24,9 @@ _BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-?+])(.*))?\Z", re.DOTALL)
 
 
 def interpolate(node: Scalar, variables: Mapping[str, str]) -> Token:
-    """The value with its variables in place. One that is not set here cannot be seen: compose would put
-    nothing, but the machine that runs it may have it. Raises `InputError` on nesting without end."""
+    """The value with its variables in place. One that is not set here is read by the rule of
+    `preop.deployment.variables`: compose would put nothing, but the machine that runs it may have it. Raises
+    `InputError` on nesting without end."""
     reader = _Interpolation(node, variables)
     reader.read(0, len(node.text), 0)
     return Token("".join(reader.chars), node.origin, reader.holes, tuple(reader.at), Places(node))
@@ -82,9 +84,13 @@ class _Interpolation:
         key, operator = match[1], match[2] or ""
         value = self.variables.get(key)
         is_set = value is not None and (bool(value) or not operator.startswith(":"))
-        if operator.endswith("-") and not is_set:
+        asks = operator.endswith("?")
+        unseen = unstated(key, operator, match[3] or "") if value is None and not asks else None
+        if unseen is not None:
+            self._hide(unseen, i)
+        elif operator.endswith("-") and not is_set:
             self.read(i + 2 + match.start(3), close, depth + 1)
-        elif operator.endswith("+") and value is not None:
+        elif operator.endswith("+"):
             if is_set:
                 self.read(i + 2 + match.start(3), close, depth + 1)
         elif operator.endswith("?") and not is_set:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from preop.deployment.blocks import Blocks
 from preop.deployment.tokens import HOLE, Hole, Source, Token, variable
-from preop.deployment.variables import Variables
+from preop.deployment.variables import Variables, one_of_two, unstated
 from preop.errors import InputError
 from preop.facts import Word
 
@@ -266,11 +266,13 @@ class _Reader:
             self._expand(name, i, quoted)
             return
         is_set = value is not None and (bool(value.text) or operator[0] != ":")
-        hidden = (value is not None and bool(value.holes)) or (
-            value is None and self.variables.unseen is not None
-        )
-        if hidden or (operator[-1] == "+" and value is None):
-            self._expand(name, i, quoted)
+        unseen = None
+        if value is None:
+            unseen = unstated(name, operator, match[3], elsewhere=self.variables.unseen is not None)
+        elif value.text and len(value.holes) == len(value.text):  # it may be empty
+            unseen = one_of_two(value.note or "", value.many or variable(name).many, operator, match[3])
+        if unseen is not None:
+            self._hide(unseen, i, quoted)
         elif operator[-1] == "+" and not is_set:
             return
         elif operator[-1] != "+" and is_set:

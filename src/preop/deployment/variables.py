@@ -1,4 +1,11 @@
-"""The variables of a shell text while it is read: what they hold, as far as that can be told."""
+"""The variables of a shell text while it is read: what they hold, as far as that can be told.
+
+One rule for a variable that nothing here sets, in shell texts and compose files alike: it is not known to be
+unset, since whoever runs the text may set it. What the text states for that case is what it declares:
+`${LEN:-8192}` is 8192. Where it states nothing, nothing can be seen, and nothing is absent: `$ARGS`,
+`${ARGS:-}` and `${FP8:+--quantization fp8}` may each hold flags. One that is set here, if to nothing, is
+known: each operator does what it does.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +14,26 @@ from collections.abc import Mapping, Sequence
 from preop.deployment.tokens import HOLE, Hole, Token, unseen_token, variable
 from preop.facts import Word
 
-__all__ = ["Variables"]
+__all__ = ["Variables", "one_of_two", "unstated"]
 
 _DECLARERS = frozenset({"export", "declare", "typeset", "local", "readonly"})
 _SET_OPTIONS = frozenset({"pipefail", "allexport", "errexit", "nounset", "xtrace", "posix", "noglob"})
 _CONDITION = "is set under a condition in the script"
+
+
+def unstated(name: str, operator: str, rest: str, *, elsewhere: bool = False) -> Hole | None:
+    """What cannot be seen of `${NAME<operator>rest}` where nothing sets the name; None where the text itself
+    states a value. `elsewhere`: something that is not read may set it, so that the text states nothing."""
+    states = operator.endswith(("-", "=")) and rest.strip() not in ("", "''", '""')
+    if states and not elsewhere:
+        return None
+    hole = variable(name)
+    return one_of_two(hole.note, hole.many, operator, rest)
+
+
+def one_of_two(note: str, many: bool, operator: str, rest: str) -> Hole:
+    """What cannot be seen is a value, or the words of `rest`: these are one word, or flags, or none."""
+    return Hole(note, many or operator.endswith("+") or rest.lstrip("\"'").startswith("-") or " " in rest)
 
 
 class Variables:

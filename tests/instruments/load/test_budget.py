@@ -35,6 +35,47 @@ def test_money_limits_tokens() -> None:
     assert budget.over(1, 99_999) is None and "100,000 output tokens" in str(budget.over(1, 100_000))
 
 
+def test_tokens_with_a_price_are_said_in_money_too() -> None:
+    """300,000 tokens at 2.50 a million are 0.75."""
+    assert parse_budget("120s,300ktok", 60, per_million=2.5).statement() == (
+        "at most 120 s, 300,000 output tokens, about 0.75 USD at 2.5 USD per million output tokens"
+    )
+    assert parse_budget("120s", 60, per_million=2.5).statement() == "at most 120 s"
+
+
+def test_money_is_in_the_currency_of_the_price() -> None:
+    budget = parse_budget("3eur", 60, per_million=3, currency="EUR")
+    assert budget.tokens == 1_000_000 and "3 EUR at 3 EUR per million" in budget.statement()
+    with pytest.raises(UsageError, match=r"3usd is no limit; expected .*5eur"):
+        parse_budget("3usd", 60, per_million=3, currency="EUR")
+
+
+AMOUNTS = {
+    "req": st.integers(1, 10**9),
+    "tok": st.integers(1, 10**9),
+    "usd": st.integers(1, 10**6),
+    "s": st.integers(1, 86_400),
+}
+
+
+@given(st.lists(st.sampled_from(sorted(AMOUNTS)), min_size=1, unique=True).flatmap(
+    lambda units: st.fixed_dictionaries({unit: AMOUNTS[unit] for unit in units})
+))  # fmt: skip
+def test_what_is_written_is_what_is_read(amounts: dict[str, int]) -> None:
+    text = ",".join(f"{value}{unit}" for unit, value in amounts.items())
+    budget = parse_budget(text, 60, per_million=1.0)
+    assert budget == Budget(
+        amounts.get("s", 60),
+        amounts.get("req", math.inf),
+        amounts.get("tok", math.inf),
+        amounts.get("usd", math.inf),
+        1.0,
+    )
+    limits = [amounts[unit] * scale for unit, scale in (("tok", 1), ("usd", 10**6)) if unit in amounts]
+    if limits:
+        assert budget.over(0, min(limits) - 1) is None and budget.over(0, min(limits)) is not None
+
+
 @pytest.mark.parametrize("text", ["", "0", "-5", "5x", "5s,6s", "5Ms", "1e9", "nan", "100000h", "5,", "5usd"])
 def test_what_is_no_budget(text: str) -> None:
     with pytest.raises(UsageError, match="--budget"):

@@ -280,6 +280,7 @@ def test_malformed_prompts_are_named(tmp_path: Path) -> None:
 def test_client_cost_is_reported() -> None:
     with pacing(slots=4, base_us=2_000) as url:
         level: Level = measured(url, concurrency=[2], output_tokens=8).levels[0]
+    assert level.client is not None
     assert level.client.cpu_s > 0 and level.client.events > 12 * 8
     assert level.client.lag_p50_ms is not None and level.client.lag_p50_ms >= 0
 

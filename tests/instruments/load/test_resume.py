@@ -18,6 +18,10 @@ from preop.instruments.load.measure import measure
 from preop.instruments.load.resume import FOLDER
 
 
+def obey_ctrl_c() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a run in the background has it ignored, and hands that on
+
+
 def command(url: str, *more: str) -> list[str]:
     return [
         sys.executable, "-m", "preop", "measure", "load", "--endpoint", url, "--concurrency", "1,2,8",
@@ -28,7 +32,12 @@ def command(url: str, *more: str) -> list[str]:
 def test_what_had_finished_is_printed_kept_and_not_measured_again(tmp_path: Path) -> None:
     with pacing(slots=2, base_us=20_000) as url:
         child = subprocess.Popen(
-            command(url), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command(url),
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=obey_ctrl_c,
         )
         for _ in range(400):
             time.sleep(0.05)
@@ -55,7 +64,11 @@ def test_what_had_finished_is_printed_kept_and_not_measured_again(tmp_path: Path
 def test_no_request_is_left_running_after_ctrl_c(tmp_path: Path) -> None:
     with pacing(slots=8, base_us=50_000) as url:
         child = subprocess.Popen(
-            command(url), cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command(url),
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=obey_ctrl_c,
         )
         time.sleep(2)
         child.send_signal(signal.SIGINT)

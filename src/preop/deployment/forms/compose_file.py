@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from preop.deployment import gpus, shell
 from preop.deployment.command import Found
-from preop.deployment.environment import read_env_file
+from preop.deployment.environment import lay_over, read_env_file
 from preop.deployment.forms.compose_merge import by_name
 from preop.deployment.forms.compose_project import Project
 from preop.deployment.interpolate import interpolate
@@ -174,8 +174,9 @@ class _Service:
                 quotes=not raw,
                 variables=None if raw else self._variables,
             )
-            found.update(words)
-            hidden += [f"{item.where}: {reason}" for reason in missing]
+            missing = [f"{item.where}: {reason}" for reason in missing]
+            found = lay_over(found, words, missing)
+            hidden += missing
         node = self._get("environment")
         for name, value in by_name(node).items() if node is not None else ():
             scalar = _scalar(value, f"the value of {name}")

@@ -18,8 +18,9 @@ from preop.facts import Note
 
 __all__ = ["KUBERNETES"]
 
-_API = re.compile(r"""^\s*(?:-\s+)?["']?apiVersion["']?\s*:""", re.MULTILINE)
-_KIND = re.compile(r"""^\s*(?:-\s+)?["']?kind["']?\s*:""", re.MULTILINE)
+_API = re.compile(r"""(?:^\s*(?:-\s+)?|[{,]\s*)["']?apiVersion["']?\s*:""", re.MULTILINE)
+_KIND = re.compile(r"""(?:^\s*(?:-\s+)?|[{,]\s*)["']?kind["']?\s*:""", re.MULTILINE)
+"""At a line's beginning, or inside a flow mapping: minified JSON is a manifest too."""
 _TEMPLATE = re.compile(r"\{\{-?\s|\{%")
 _RENDER = "a template that is not rendered; render it first: helm template CHART | preop check -"
 _KUSTOMIZATION = "a kustomization; build it first: kustomize build FOLDER | preop check -"

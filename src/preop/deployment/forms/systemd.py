@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from preop.deployment.command import Found, unwrap
-from preop.deployment.environment import parse_env, read_text
+from preop.deployment.environment import lay_over, parse_env, read_text
 from preop.deployment.forms.scripts import script_text, through_script
 from preop.deployment.forms.types import Context, File, Form, Reading, Started
 from preop.deployment.forms.unit_words import Unit, Value, assignments, exec_words, expanded, values_of
@@ -106,10 +106,7 @@ def _environment(section: _Section, unit: Unit, folder: Path | None) -> tuple[di
     for value in section.all("EnvironmentFile"):
         (path, *_) = [*exec_words(value, unit), unseen_token("no path", value.origin)]
         words, why = _environment_file(path, folder)
-        if why:  # it wins over what stands before it
-            again = f"{why[0]}, and it may set this again"
-            found = {name: Word(None, word.origin, again, single=True) for name, word in found.items()}
-        found |= words
+        found = lay_over(found, words, why)  # it wins over `Environment=` as well
         unseen += why
     return found, unseen
 
@@ -127,7 +124,7 @@ def _environment_file(path: Token, folder: Path | None) -> tuple[dict[str, Word]
     if not is_here and not (folder is not None and at.is_file()):
         return {}, [f"environment file {path.text} is not here"]
     text = read_text(at, "an environment file", may_be_empty=True)
-    found = parse_env(re.sub(r"\\\r?\n", "", text), path.text, quotes=True)
+    found = parse_env(re.sub(r"\\\r?\n", "", text), path.text, quotes=True, systemd=True)
     return {name: environment_word(name, value) for name, value in found.items()}, []
 
 

@@ -43,6 +43,7 @@ class Extra:
 
 
 _NOTHING = Extra()
+_IN_IMAGE = re.compile(r"\$[{(](\w+)[^})]*[})]", re.ASCII)
 _RUNTIME = (
     "runtimeClassName nvidia without a GPU request: the image may be given GPUs that Kubernetes does not "
     "count and gives to others too"
@@ -207,9 +208,12 @@ def _image(container: Map, environment: Mapping[str, Word]) -> Token | None:
     image = container.get("image")
     if not isinstance(image, Scalar) or not image.text.strip():
         return None
-    if "${" in image.text or "$(" in image.text:
-        return unseen_token("the image's name holds a variable that is not filled in", image.origin)
-    return expand(image, {})
+    # Left over from envsubst or a template of a pipeline: only that part of the name cannot be seen.
+    names = set(_IN_IMAGE.findall(image.text))
+    left = {
+        name: Word(None, image.origin, "not filled in: render the file first", single=True) for name in names
+    }
+    return expand(replace(image, text=_IN_IMAGE.sub(r"$(\1)", image.text)), left)
 
 
 def _environment(

@@ -7,14 +7,16 @@ import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any
 
-__all__ = ["Exposition", "Sample", "canonical", "in_range", "names", "parse"]
+__all__ = ["Exposition", "Sample", "canonical", "in_range", "names", "parse", "total"]
 
 _MAX_LINE = 65_536
 _MAX_SAMPLES = 50_000
+_MAX_KEPT = 1_000
+"""Characters of a series that is remembered."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,6 @@ def parse(body: bytes) -> Exposition:
 
     Lines that belong to no known engine are skipped. Never raises.
     """
-    from prometheus_client.parser import text_string_to_metric_families
-
     prefixes = tuple(known["prefix"] for known in names().values())
     found: dict[tuple[str, tuple[tuple[str, str], ...]], Sample] = {}
     bad, many = 0, False
@@ -76,16 +76,40 @@ def parse(body: bytes) -> Exposition:
         try:
             if len(line) > _MAX_LINE:
                 raise ValueError("line too long")
-            for family in text_string_to_metric_families(line + "\n"):
-                for sample in family.samples:
-                    labels = {str(key): str(value) for key, value in sample.labels.items()}
-                    key = (sample.name, tuple(sorted(labels.items())))
-                    found[key] = Sample(sample.name, labels, float(sample.value))
+            sample = _sample(line)
+            found[sample.name, tuple(sorted(sample.labels.items()))] = sample
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
             bad += 1
     notes = [f"{bad} of its lines could not be read"] if bad else []
     notes += [f"more than {_MAX_SAMPLES} samples: the rest was not read"] if many else []
     return Exposition(tuple(found.values()), "; ".join(notes) or None)
+
+
+def _sample(line: str) -> Sample:
+    """One line. Its series is the same each time that the exposition is read; only the number is another."""
+    series, brace, number = line.rpartition("}")
+    if not brace:
+        series, _, number = line.replace("\t", " ").partition(" ")
+    name, labels = (_series if len(series) <= _MAX_KEPT else _series.__wrapped__)(series + brace)
+    value, *timestamp = number.split()
+    if len(timestamp) > 1 or "_" in number:
+        raise ValueError("no number")
+    return Sample(name, labels, float(value))
+
+
+@lru_cache(maxsize=4096)
+def _series(text: str) -> tuple[str, Mapping[str, str]]:
+    """The name and the labels of `name{label="value"}`. Raises `ValueError` for anything else."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    (family,) = text_string_to_metric_families(f"{text} 0\n")
+    (sample,) = family.samples
+    return sample.name, {str(key): str(value) for key, value in sample.labels.items()}
+
+
+def total(samples: Iterable[Sample], engine: str) -> float | None:
+    """The sum of one metric over all that the engine tells apart; None where it holds no usable number."""
+    return _combine(samples, names()[engine], "sum")
 
 
 def canonical(

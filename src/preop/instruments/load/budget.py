@@ -10,7 +10,7 @@ from preop.errors import UsageError
 
 __all__ = ["Budget", "parse_budget"]
 
-_PART = re.compile(r"(\d+(?:\.\d+)?)(k|m)?(s|min|h|req|tok|usd)?", re.ASCII | re.IGNORECASE)
+_PART = r"(\d+(?:\.\d+)?)(k|m)?(s|min|h|req|tok|CURRENCY)?"
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 _SCALE = {"": 1.0, "k": 1e3, "m": 1e6}
 
@@ -25,6 +25,7 @@ class Budget:
     money: float = math.inf
     per_million: float | None = None
     """Price of a million output tokens."""
+    currency: str = "USD"
 
     @property
     def tokens(self) -> float:
@@ -40,8 +41,11 @@ class Budget:
             parts.append(f"{self.requests:,.0f} requests")
         if math.isfinite(self.tokens):
             parts.append(f"{self.tokens:,.0f} output tokens")
-        if math.isfinite(self.money) and self.per_million is not None:
-            parts.append(f"{self.money:g} USD at {self.per_million:g} USD per million output tokens")
+        if self.per_million is not None and math.isfinite(self.tokens):
+            limited = math.isfinite(self.money)
+            money = self.money if limited else self.tokens * self.per_million / 1e6
+            price = f"at {self.per_million:g} {self.currency} per million output tokens"
+            parts.append(f"{'' if limited else 'about '}{money:g} {self.currency} {price}")
         return "at most " + ", ".join(parts)
 
     def over(self, requests: int, output_tokens: int) -> str | None:
@@ -53,29 +57,35 @@ class Budget:
         return None
 
 
-def parse_budget(text: str, default_s: float, per_million: float | None = None) -> Budget:
-    """`120s,5000req,2Mtok,5usd`; a number alone is seconds. Raises `UsageError`."""
+def parse_budget(
+    text: str, default_s: float, per_million: float | None = None, currency: str = "USD"
+) -> Budget:
+    """`120s,5000req,2Mtok,5usd`; a number alone is seconds. Money is in the currency of the price.
+
+    Raises `UsageError`.
+    """
+    pattern = re.compile(_PART.replace("CURRENCY", re.escape(currency)), re.ASCII | re.IGNORECASE)
     found: dict[str, float] = {}
     for part in (piece.strip() for piece in text.split(",")):
-        match = _PART.fullmatch(part)
+        match = pattern.fullmatch(part)
         unit = (match[3] or "s").lower() if match else ""
         name = "seconds" if unit in _SECONDS else unit
         if match is None or name in found or (name == "seconds" and match[2]):
-            raise UsageError(
-                f"--budget {text}: {part or 'an empty part'} is no limit; expected 120s,5000req,2Mtok,5usd"
-            )
+            expected = f"expected 120s,5000req,2Mtok,5{currency.lower()}"
+            raise UsageError(f"--budget {text}: {part or 'an empty part'} is no limit; {expected}")
         value = float(match[1]) * _SCALE[(match[2] or "").lower()] * _SECONDS.get(unit, 1.0)
         if not 0 < value < 1e15 or (name == "seconds" and not 1 <= value <= 86_400):
             raise UsageError(f"--budget {text}: {part} is out of range (1 s to 24 h, anything else above 0)")
         found[name] = value
-    if "usd" in found and per_million is None:
-        raise UsageError(
-            "--budget with usd needs a price: per_million_output_tokens under [cost] in preop.toml"
-        )
+    money = found.get(currency.lower(), math.inf)
+    if math.isfinite(money) and per_million is None:
+        price = "per_million_output_tokens under [cost] in preop.toml"
+        raise UsageError(f"--budget with {currency.lower()} needs a price: {price}")
     return Budget(
         seconds=found.get("seconds", default_s),
         requests=found.get("req", math.inf),
         output_tokens=found.get("tok", math.inf),
-        money=found.get("usd", math.inf),
+        money=money,
         per_million=per_million,
+        currency=currency,
     )

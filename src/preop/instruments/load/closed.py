@@ -3,9 +3,9 @@
 Nothing is read or computed while it runs: responses are kept as they came. Four things keep the loop from
 measuring itself:
 
-- the first wave (each worker's first request) is never counted: N requests that start together are prefilled
-  together. Its answers are of different lengths, so that the requests after it start apart. A window of time
-  opens when all of it has ended;
+- the first wave (each worker's first request) is never counted, nor is anything that starts before all of it
+  is being answered: N requests that start together are prefilled together. Its answers are of different
+  lengths, so that the requests after it start apart. A window of time opens when all of it has ended;
 - the counted requests are the next ones to start, whatever they take: a cohort, so that no slow request is
   left out for being slow;
 - when the last counted request is out, the workers go on with further ones, so that it too ends under full
@@ -158,6 +158,11 @@ class User:
                 self._session = self._new_session()  # a conversation cannot go on without its answer
         return response
 
+    @property
+    def is_answered(self) -> bool:
+        """Its request has an answer under way: past a role that may come first, text is there."""
+        return self._asker.reads_so_far >= 2
+
     def leave(self) -> Response | None:
         """Tear the connection down; what had come of a request that was cancelled."""
         torn_down = self._asker.torn_down
@@ -184,7 +189,11 @@ class _Level:
         self._target, self._session, self._limits = target, session, limits
         self._tokens, self._progress, self._decide = output_tokens, progress, decide
         self._left = math.inf if limits.requests is None else limits.requests
-        self._first_wave = concurrency
+        self._first_wave: set[User] = set()
+        """Users whose first request has not ended."""
+        self._waiting = concurrency
+        """Users whose first request has not ended or not begun."""
+        self._burst_is_over = False
         self._window_ends: float | None = None
         self._failed = 0
 
@@ -192,9 +201,11 @@ class _Level:
         user = User(self._target, self._session, self._limits.timeout_s)
         share = math.ceil(self._tokens * (index + 1) / self.run.concurrency)
         try:
+            self._first_wave.add(user)
             self.run.uncounted.append(await self._ask(user, share))
-            self._first_wave -= 1
-            if self._first_wave == 0:
+            self._first_wave.discard(user)
+            self._waiting -= 1
+            if self._waiting == 0:
                 self._window_ends = time.monotonic() + self._limits.window_s
             while not self.complete.is_set():
                 if self._counts():
@@ -208,9 +219,18 @@ class _Level:
 
     def _counts(self) -> bool:
         """Whether a request that starts now is counted."""
+        if not self._burst_is_over:
+            all_there = len(self._first_wave) == self._waiting
+            self._burst_is_over = all_there and all(user.is_answered for user in self._first_wave)
         if self._limits.requests is not None:
-            return self._left > 0
+            return self._burst_is_over and self._left > 0
         return self._window_ends is not None and time.monotonic() < self._window_ends
+
+    def _is_over(self) -> bool:
+        """Whether no further request will be counted."""
+        if self._limits.requests is not None:
+            return self._left <= 0
+        return self._window_ends is not None and time.monotonic() >= self._window_ends
 
     async def _counted(self, user: User) -> None:
         self._left -= 1
@@ -225,7 +245,7 @@ class _Level:
         decision = self._decide(response)
         if decision != "go on":
             self._left, self._window_ends = 0, 0.0
-        if decision == "stop" or (self.running == 0 and not self._counts()):
+        if decision == "stop" or (self.running == 0 and self._is_over()):
             self.run.unfinished = self.running
             self.complete.set()
 

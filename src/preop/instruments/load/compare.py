@@ -52,8 +52,10 @@ def compare(job: Job) -> Comparison:
     about = job.options.get("about")
     speculates = _speculates(other)
     options = options_of(job, budget_s=_BUDGET_S)
-    own = read_prompts(job.inputs.prompts) if job.inputs.prompts else None
-    sides = [Runner(job, access, options, own), Runner(job, other, options, own)]
+    if job.inputs.prompts is not None:
+        read_prompts(job.inputs.prompts)  # what is wrong with them is said before anything is sent
+    # Another seed for each side: else B would be sent the salts that A was.
+    sides = [Runner(job, access, options), Runner(job, other, options_of(job, budget_s=_BUDGET_S))]
 
     async def main() -> Comparison:
         for side, name in zip(sides, "AB", strict=True):

@@ -216,6 +216,8 @@ def _warnings(samples: LevelSamples, finished: Sequence[Sample], counts_tokens: 
         said.append(f"{per_chunk:.2f} tokens in a chunk: ITL is the gap between chunks, not between tokens")
     if server is None:
         return said
+    if server.counters_fell:
+        said.append("the engine's counters fell: it was started anew, or several engines answer in turn")
     if server.running_max is not None and samples.offered_per_s is None:
         asked = samples.concurrency
         if server.running_max > asked + max(1.0, FOREIGN_SHARE * asked):

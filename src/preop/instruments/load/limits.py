@@ -21,5 +21,8 @@ class LoadLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     nobody: how long it gets is what is measured."""
     kv_usage: Share = 1.0
     """Share of the KV cache that may be in use while others are served."""
+    preemptions: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] = 1.0
+    """Requests a second that the engine may preempt while others are served: each is computed anew. preop's
+    own choice, as all of these: an engine that is large enough preempts none."""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 1.5
     """How long others may be hurt."""

@@ -43,9 +43,10 @@ def measure(job: Job) -> Load:
     if refused is not None:
         raise InstrumentError(refused.en)
     options = options_of(job)
-    own = read_prompts(job.inputs.prompts) if job.inputs.prompts else None
+    if job.inputs.prompts is not None:
+        read_prompts(job.inputs.prompts)  # what is wrong with them is said before anything is sent
     trace = read_trace(options.trace) if options.trace is not None else None
-    run = _Run(job, options, Runner(job, access, options, own))
+    run = _Run(job, options, Runner(job, access, options))
 
     async def main() -> Load:
         try:

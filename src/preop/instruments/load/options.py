@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from preop.errors import UsageError
 from preop.instruments.load.arrivals import Process, parse_process
 from preop.instruments.load.budget import Budget, parse_budget
 from preop.instruments.load.limits import LoadLimits
 from preop.instruments.load.slo import Objective, parse_objective
+from preop.instruments.load.workload.options import RECORDED, WorkloadOptions
 from preop.instruments.types import MOST_CONCURRENT, Job
 
-__all__ = ["Options", "options_of"]
+__all__ = ["Options", "options_of", "workload_options"]
 
 BUDGET_S = 120.0
 OUTPUT_TOKENS = 64
@@ -25,6 +29,7 @@ _DEFAULT_TOP = 8
 _OPEN_REQUESTS = 64
 _MOST_PER_S = 100_000
 _LEAST_WINDOW_S = 2.0
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True)
@@ -39,8 +44,7 @@ class Options:
     requests: int | None = None
     """None: three for each of the level's workers, 12 at least; with `duration_s`, as many as it allows."""
     duration_s: float | None = None
-    prompt_tokens: int | None = None
-    """None: the prompts as they are."""
+    workload: WorkloadOptions = field(default_factory=lambda: WorkloadOptions(OUTPUT_TOKENS))
     output_tokens: int = OUTPUT_TOKENS
     budget: Budget = field(default_factory=lambda: Budget(BUDGET_S))
     limits: LoadLimits = field(default_factory=LoadLimits)
@@ -98,19 +102,24 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
                     f"--concurrency: {level!r} is not a whole number from 1 to {MOST_CONCURRENT}"
                 )
     numbers = {name: _number(given, name) for name in ("duration_s", "budget_s")}
-    counts = {name: _number(given, name) for name in ("requests", "prompt_tokens", "output_tokens")}
-    for name, value in counts.items():
-        if value is not None and value != int(value):
-            raise UsageError(f"{_flag(name)}: {value} is not a whole number")
+    budget = _budget(given, numbers["budget_s"] or budget_s)
+    if given.get("natural_end") and math.isfinite(budget.tokens):
+        raise UsageError(
+            "--natural-end: a budget of tokens or money cannot be kept, since no request says how long its "
+            "answer may be; limit the time (300s) or the requests (5000req)"
+        )
+    workload = workload_options(given)
+    if workload.turns == RECORDED and job.inputs.prompts is None:
+        raise UsageError("--turns recorded goes with --prompts; without them give a number of turns")
     return Options(
         concurrency=None if levels is None else tuple(sorted(set(levels))),
         top=min(top, MOST_CONCURRENT),
         objective=objective,
-        requests=_whole(counts["requests"]),
+        requests=_count(given, "requests"),
         duration_s=numbers["duration_s"],
-        prompt_tokens=_whole(counts["prompt_tokens"]),
-        output_tokens=_whole(counts["output_tokens"]) or OUTPUT_TOKENS,
-        budget=_budget(given, numbers["budget_s"] or budget_s),
+        workload=workload,
+        output_tokens=_count(given, "output_tokens") or OUTPUT_TOKENS,
+        budget=budget,
         limits=limits if isinstance(limits, LoadLimits) else LoadLimits(),
         rates=rates,
         arrivals=parse_process(str(given.get("arrivals") or "poisson")),
@@ -138,6 +147,37 @@ def _default_levels(job: Job, asked_top: object) -> list[int]:
     return sorted({1 << power for power in range(top.bit_length()) if 1 << power <= top} | {top})
 
 
+def _turns(given: object) -> Literal["recorded"] | int | None:
+    text = "" if given is None else str(given).strip()
+    if text in ("", RECORDED):
+        return RECORDED if text else None
+    if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+        raise UsageError(f"--turns {text[:40]}: expected a number of turns, or {RECORDED}")
+    return int(text)
+
+
+def workload_options(given: Mapping[str, object]) -> WorkloadOptions:
+    """What is sent, by the names of the flags. Raises `UsageError`."""
+    turns, adapters, natural = _turns(given.get("turns")), given.get("adapters"), given.get("natural_end")
+    if turns is not None and (given.get("rate") is not None or given.get("trace") is not None):
+        raise UsageError(
+            "--turns goes with levels of concurrency: at a rate or in a trace requests start when they are "
+            "due, and wait for no answer"
+        )
+    if natural and given.get("output_tokens") is not None:
+        raise UsageError("--natural-end and --output-tokens: give one of them")
+    return WorkloadOptions(
+        output_tokens=None if natural else _count(given, "output_tokens") or OUTPUT_TOKENS,
+        prompt_tokens=_count(given, "prompt_tokens"),
+        prompt_tokens_stdev=_count(given, "prompt_tokens_stdev") or 0,
+        turns=turns,
+        shared_prefix_tokens=_count(given, "shared_prefix_tokens"),
+        prefix_groups=_count(given, "prefix_groups") or 1,
+        cache_hits=bool(given.get("cache_hits")),
+        adapters=tuple(name.strip() for name in str(adapters).split(",")) if adapters else (),
+    )
+
+
 def _budget(given: dict[str, object], seconds: float) -> Budget:
     text, price = given.get("budget"), _number(given, "per_million_output_tokens")
     return parse_budget(text, seconds, price) if isinstance(text, str) else Budget(seconds)
@@ -155,7 +195,14 @@ def _rates(given: object) -> tuple[float, ...] | None:
     return tuple(rates)
 
 
-def _number(given: dict[str, object], name: str) -> float | None:
+def _count(given: Mapping[str, object], name: str) -> int | None:
+    value = _number(given, name)
+    if value is not None and value != int(value):
+        raise UsageError(f"{_flag(name)}: {value} is not a whole number")
+    return _whole(value)
+
+
+def _number(given: Mapping[str, object], name: str) -> float | None:
     value = given.get(name)
     if value is None:
         return None

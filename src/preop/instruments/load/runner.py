@@ -19,7 +19,7 @@ from preop.instruments.load.samples import LevelSamples, Sample, glimpse, read_s
 from preop.instruments.load.server import ServerWatch
 from preop.instruments.load.watch import KillSwitch
 from preop.instruments.load.workload import Workload, workload_of
-from preop.instruments.prompts import Messages, of_length, salted
+from preop.instruments.prompts import ROUND, of_length, salted
 from preop.instruments.types import MOST_CONCURRENT, Access, Job
 from preop.instruments.wire.ask import Asker, knows_ignore_eos, model_name
 from preop.instruments.wire.chat import chat_body
@@ -28,7 +28,8 @@ from preop.instruments.wire.client import Response, Target
 __all__ = ["Runner"]
 
 REQUEST_TIMEOUT_S = 120.0
-_WARM_UP_WORDS = (40, 120)
+_WARM_UP_WORDS = (8, ROUND)
+"""A short request, and one with all the words that longer ones repeat: on their line lengths are met best."""
 _SHOWN_EVERY = 8
 _LEAD_SHARE = 0.25
 """Open loop: arrivals before the window, as a share of it."""
@@ -42,8 +43,8 @@ def go_on(sample: Sample) -> Decision:
 class Runner:
     """Puts load on one endpoint. `ready` first; then its levels, one at a time."""
 
-    def __init__(self, job: Job, access: Access, options: Options, own: list[Messages] | None) -> None:
-        self._job, self._options, self._own = job, options, own
+    def __init__(self, job: Job, access: Access, options: Options) -> None:
+        self._job, self._options = job, options
         self._target = Target.of(access)
         self._ignore_eos = knows_ignore_eos(job.deployment)
         self._watch = ServerWatch(self._target, _version(job))
@@ -65,7 +66,8 @@ class Runner:
         self.model = await model_name(self._target, self._job)
         self._job.progress(f"{self.name}warm-up ({self._options.budget.statement()})")
         points = await self._warm_up()
-        self.workload = workload_of(self._options, self._own, self.model, self._ignore_eos, points)
+        prompts, options = self._job.inputs.prompts, self._options.workload
+        self.workload = workload_of(options, prompts, self.model, self._ignore_eos, points)
 
     def close(self) -> None:
         """Tear down what is still open."""
@@ -114,8 +116,13 @@ class Runner:
     async def trace(self, arrivals: list[Arrival], speed: float, seconds: float) -> LevelSamples:
         """The arrivals of a trace, `speed` times as fast."""
         asked = self._options.output_tokens
+
+        def of_length(tokens: int | None) -> Callable[[], Session]:
+            return lambda: _Counted(self.workload.session(prompt_tokens=tokens), self)
+
         schedule = (
-            Due(each.offset_s / speed, self._session, each.output_tokens or asked) for each in arrivals
+            Due(each.offset_s / speed, of_length(each.prompt_tokens), each.output_tokens or asked)
+            for each in arrivals
         )
         length = max(arrivals[-1].offset_s / speed, 1e-3)
         window = Window(0.0, length * (1 + 1e-9) + 1e-3, seconds, REQUEST_TIMEOUT_S, MOST_CONCURRENT)

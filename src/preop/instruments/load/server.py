@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
 
 from preop.evidence import ServerSeen, Speculation
-from preop.instruments.endpoint.exposition import Exposition, canonical, names, parse
+from preop.instruments.endpoint.exposition import Sample, canonical, names, parse, total
 from preop.instruments.wire.client import Connection, Target
 from preop.instruments.wire.errors import WireError
 
@@ -24,6 +23,10 @@ _EVERY_S = 0.5
 _TIMEOUT_S = 5.0
 _TOO_SLOW = 3
 """Reads that fail in a row after which nothing more is asked of it."""
+_GAUGES = frozenset({"running", "waiting", "kv_usage"})
+"""All others only ever grow."""
+_MOST = 1e15
+"""What evidence can hold (`preop.evidence.Amount`)."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,15 @@ class Reading:
     values: Mapping[str, float]
     """Gauges and counters; of histograms `ttft_sum`, `ttft_count` and so on."""
     per_position: tuple[float, ...] = ()
+    """Accepted tokens at draft position 0, 1, ..."""
+
+    def fell_to(self, later: Reading) -> bool:
+        """Whether a counter of this reading is smaller in a later one."""
+        return self.engine != later.engine or any(
+            later.values.get(name, value) < value
+            for name, value in self.values.items()
+            if name not in _GAUGES
+        )
 
 
 @cache
@@ -41,11 +53,11 @@ def _wanted() -> frozenset[bytes]:
     """The names of the lines that are used, whichever engine speaks."""
     used: set[str] = set()
     for known in names().values():
-        for spec in known["metrics"].values():
-            used |= {entry["name"] for entry in spec["names"]}
-        for kind, each in known.get("during_load", {}).items():
-            ends = ("",) if kind in ("requests", "per_position") else ("_sum", "_count")
-            used |= {name + end for name in each for end in ends}
+        during = known.get("during_load", {})
+        used.update(entry["name"] for spec in known["metrics"].values() for entry in spec["names"])
+        used.update(*during.get("counters", {}).values(), during.get("per_position", ()))
+        for each in during.get("histograms", {}).values():
+            used.update(name + part for name in each for part in ("_sum", "_count"))
     return frozenset(name.encode() for name in used)
 
 
@@ -54,37 +66,39 @@ def read(body: bytes, version: str | None = None) -> Reading | None:
     wanted = _wanted()
     used = [line for line in body.split(b"\n") if line.partition(b" ")[0].partition(b"{")[0] in wanted]
     exposition = parse(b"\n".join(used))
-    for engine, known in names().items():
-        if not exposition.of(engine):
-            continue
-        values, _ = canonical(exposition, engine, version)
-        extra = known.get("during_load", {})
-        for kind in ("ttft", "tpot", "e2e"):
-            for name in extra.get(kind, ()):
-                for part in ("sum", "count"):
-                    total = _total(exposition, engine, f"{name}_{part}")
-                    if total is not None:
-                        values[f"{kind}_{part}"] = total
-        for name in extra.get("requests", ()):
-            total = _total(exposition, engine, name)
-            if total is not None:
-                values["requests"] = total
-        return Reading(engine, values, _positions(exposition, engine, extra.get("per_position", ())))
-    return None
+    for engine in names():
+        if samples := exposition.of(engine):
+            break
+    else:
+        return None
+    values, _ = canonical(exposition, engine, version)
+    during = names()[engine].get("during_load", {})
+    sources = dict(during.get("counters", {}))
+    for kind, each in during.get("histograms", {}).items():
+        sources |= {f"{kind}_{part}": [f"{name}_{part}" for name in each] for part in ("sum", "count")}
+    by_name: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_name.setdefault(sample.name, []).append(sample)
+    for ours, theirs in sources.items():
+        found = next((by_name[name] for name in theirs if name in by_name), [])
+        value = total(found, engine)
+        if value is not None:
+            values[ours] = value
+    per_position = [sample for name in during.get("per_position", ()) for sample in by_name.get(name, ())]
+    believed = {name: value for name, value in values.items() if value <= _MOST}
+    return Reading(engine, believed, _positions(per_position))
 
 
-def _total(exposition: Exposition, engine: str, name: str) -> float | None:
-    own = [sample.value for sample in exposition.of(engine) if sample.name == name]
-    return sum(own) if own else None
-
-
-def _positions(exposition: Exposition, engine: str, given: Any) -> tuple[float, ...]:
+def _positions(samples: list[Sample]) -> tuple[float, ...]:
     found: dict[int, float] = {}
-    for sample in exposition.of(engine):
+    for sample in samples:
         position = sample.labels.get("position", "")
-        if sample.name in given and position.isdecimal() and int(position) < 1000:
-            found[int(position)] = found.get(int(position), 0.0) + sample.value
-    return tuple(found[position] for position in sorted(found))
+        if (
+            not position.isdecimal() or len(position) > 3 or not 0 <= sample.value <= _MOST
+        ):  # NaN is not, either
+            return ()
+        found[int(position)] = found.get(int(position), 0.0) + sample.value
+    return tuple(found.get(position, 0.0) for position in range(max(found, default=-1) + 1))
 
 
 @dataclass
@@ -100,12 +114,13 @@ class ServerWatch:
     """Why there is no reading, in one sentence."""
     _first: Reading | None = None
     _highest: dict[str, float] = field(default_factory=dict)
+    _fell: bool = False
     _task: asyncio.Task[None] | None = None
     _connection: Connection | None = None
 
     async def begin(self) -> None:
         """Take the level's first reading and go on by itself."""
-        self._highest, self.looks, self._first = {}, 0, None
+        self._highest, self.looks, self._first, self.latest, self._fell = {}, 0, None, None, False
         if self.why_not is None:
             await self._look()
             self._first = self.latest
@@ -123,7 +138,7 @@ class ServerWatch:
         await self._look()
         if self._first is None or self.latest is None:
             return None
-        return seen(self._first, self.latest, self._highest, self.looks)
+        return seen(self._first, self.latest, self._highest, self.looks, fell=self._fell)
 
     def close(self) -> None:
         """Tear the connection down."""
@@ -153,6 +168,7 @@ class ServerWatch:
             if reading is None:
                 self.why_not = "/metrics holds nothing of an engine that is known"
                 return
+            self._fell = self._fell or (self.latest is not None and self.latest.fell_to(reading))
             self.latest = reading
             self.looks += 1
             for name, value in reading.values.items():
@@ -161,24 +177,27 @@ class ServerWatch:
         self.why_not = f"/metrics could not be read: {why}"
 
 
-def seen(first: Reading, last: Reading, highest: Mapping[str, float], looks: int) -> ServerSeen:
-    """The difference of two readings. A counter that fell was reset: the engine was started anew."""
+def seen(
+    first: Reading, last: Reading, highest: Mapping[str, float], looks: int, *, fell: bool = False
+) -> ServerSeen:
+    """The difference of two readings. `fell`: a counter did between them; then there is no difference."""
+    fell = fell or first.fell_to(last)
+    during = names()[last.engine].get("during_load", {})
 
     def grown(name: str) -> float | None:
         before, after = first.values.get(name), last.values.get(name)
-        if before is None or after is None or after < before:
-            return None
-        return after - before
+        if before is None and name in during.get("born_late", ()):
+            before = 0.0
+        return after - before if before is not None and after is not None and not fell else None
 
     def mean_ms(kind: str) -> float | None:
-        total, count = grown(f"{kind}_sum"), grown(f"{kind}_count")
-        return round(total / count * 1e3, 4) if total is not None and count else None
+        whole, count = grown(f"{kind}_sum"), grown(f"{kind}_count")
+        return round(whole / count * 1e3, 4) if whole is not None and count else None
 
-    queries, hits = grown("prefix_queries_total"), grown("prefix_hits_total")
-    if (
-        queries is None and hits is not None
-    ):  # llama.cpp counts what it took from the cache beside what it read
-        queries = hits + (grown("prompt_tokens_total") or 0.0)
+    prompts, hits = grown("prompt_tokens_total"), grown("prefix_hits_total")
+    queries = grown("prefix_queries_total")
+    if queries is None and hits is not None and prompts is not None:  # looked up is all of the prompt
+        queries = prompts if during.get("prompt_tokens_hold_cached") else prompts + hits
     return ServerSeen(
         samples=looks,
         running_max=highest.get("running"),
@@ -187,34 +206,38 @@ def seen(first: Reading, last: Reading, highest: Mapping[str, float], looks: int
         preemptions=grown("preemptions_total"),
         prefix_queries=queries,
         prefix_hits=hits,
-        prompt_tokens=grown("prompt_tokens_total"),
+        prompt_tokens=prompts,
         output_tokens=grown("generation_tokens_total"),
         requests=grown("requests"),
         ttft_mean_ms=mean_ms("ttft"),
         tpot_mean_ms=mean_ms("tpot"),
         e2e_mean_ms=mean_ms("e2e"),
-        speculation=_speculation(first, last, grown("spec_drafts_total"), grown("spec_draft_tokens_total"),
-                                 grown("spec_accepted_tokens_total")),
-    )  # fmt: skip
-
-
-def _speculation(
-    first: Reading, last: Reading, drafts: float | None, drafted: float | None, accepted: float | None
-) -> Speculation | None:
-    if drafted is None or accepted is None:
-        return None
-    per_position = [
-        round(after - before)
-        for before, after in zip(first.per_position, last.per_position, strict=False)
-        if after >= before
-    ]
-    if not first.per_position:  # the labels appear with the first draft
-        per_position = [round(value) for value in last.per_position]
-    prefix = names()[last.engine]["prefix"]
-    return Speculation(
-        drafts=round(drafts or 0),
-        draft_tokens=round(drafted),
-        accepted_tokens=round(accepted),
-        accepted_per_position=per_position,
-        source=f"{prefix}spec_decode_* of /metrics",
+        speculation=_speculation(first, last, grown),
+        counters_fell=fell,
     )
+
+
+def _speculation(first: Reading, last: Reading, grown: Callable[[str], float | None]) -> Speculation | None:
+    prefix = names()[last.engine]["prefix"]
+    drafted, accepted = grown("spec_draft_tokens_total"), grown("spec_accepted_tokens_total")
+    if drafted is not None and accepted is not None:
+        before = first.per_position + (0.0,) * len(last.per_position)  # printed from the first draft on
+        return Speculation(
+            drafts=round(grown("spec_drafts_total") or 0),
+            draft_tokens=round(drafted),
+            accepted_tokens=round(accepted),
+            accepted_per_position=[
+                max(0, round(now - then)) for now, then in zip(last.per_position, before, strict=False)
+            ],
+            source=f"{prefix}spec_decode_* of /metrics",
+        )
+    steps, tokens, requests = grown("spec_verify_total"), grown("generation_tokens_total"), grown("requests")
+    if steps and tokens is not None and requests is not None:
+        # SGLang counts no drafted tokens. A step gives one more than it accepted, the prefill one.
+        return Speculation(
+            drafts=round(steps),
+            draft_tokens=0,
+            accepted_tokens=max(0, round(tokens - steps - requests)),
+            source=f"{prefix}spec_verify_calls_total of /metrics, with generated tokens and requests",
+        )
+    return None

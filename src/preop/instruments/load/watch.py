@@ -25,6 +25,8 @@ class KillSwitch:
     _ends: deque[bool] = field(default_factory=lambda: deque(maxlen=_LAST))
     _hurt_since: float | None = None
     _looks: int = -1
+    _preempted: tuple[float, float] | None = None
+    """When the engine was last looked at, and its preemptions until then."""
 
     def ended(self, failed: bool) -> None:
         """One of our requests ended."""
@@ -43,7 +45,7 @@ class KillSwitch:
         if reading is None or looks == self._looks:
             return None
         self._looks = looks
-        said = self._others(ours, reading)
+        said = self._others(ours, reading, self._preemptions_per_s(reading, now_s))
         if said is None:
             self._hurt_since = None
             return None
@@ -51,16 +53,27 @@ class KillSwitch:
             self._hurt_since = now_s
         return said if now_s - self._hurt_since >= self.limits.seconds else None
 
-    def _others(self, ours: int, reading: Reading) -> str | None:
+    def _preemptions_per_s(self, reading: Reading, now_s: float) -> float:
+        before, total = self._preempted, reading.values.get("preemptions_total")
+        self._preempted = (now_s, total) if total is not None else None
+        if before is None or total is None or now_s <= before[0]:
+            return 0.0
+        return (total - before[1]) / (now_s - before[0])
+
+    def _others(self, ours: int, reading: Reading, preemptions: float) -> str | None:
         running, waiting = reading.values.get("running"), reading.values.get("waiting")
         if running is None or waiting is None:
             return None
         others = running + waiting - ours
         if others <= self.limits.others + _SLACK * ours:
             return None
+        there = f"about {others:.0f} requests of others are in the engine"
         if waiting > 0:
-            return f"about {others:.0f} requests of others are in the engine, and {waiting:.0f} have to wait"
+            return f"{there}, and {waiting:.0f} have to wait"
         kv = reading.values.get("kv_usage")
         if kv is not None and kv > self.limits.kv_usage:
-            return f"about {others:.0f} requests of others are in the engine, whose KV cache is {kv:.0%} full"
+            return f"{there}, whose KV cache is {kv:.0%} full, the limit is {self.limits.kv_usage:.0%}"
+        if preemptions > self.limits.preemptions:
+            limit = self.limits.preemptions
+            return f"{there}, which preempts {preemptions:.1f} a second, the limit is {limit:g}"
         return None

@@ -73,6 +73,11 @@ class Asker:
         return parse_chat(await self.ask(body, timeout_s), self._target.api_key)
 
     @property
+    def reads_so_far(self) -> int:
+        """Reads of the body of the response that is under way."""
+        return self._connection.reads_so_far if self._connection is not None else 0
+
+    @property
     def torn_down(self) -> Response | None:
         """What had come of the request that was cancelled, if one was."""
         return self._connection.torn_down if self._connection is not None else None

@@ -78,19 +78,21 @@ class ChatStream:
 def chat_body(
     model: str | None,
     messages: Messages,
-    max_tokens: int,
+    max_tokens: int | None,
     *,
     ignore_eos: bool = False,
     seed: int | None = None,
 ) -> bytes:
-    """A streamed request with usage. `ignore_eos` only for engines that know it."""
+    """A streamed request with usage. `max_tokens` None: the answer ends by itself. `ignore_eos` only for
+    engines that know it."""
     body: dict[str, Any] = {
         "messages": list(messages),
-        "max_tokens": max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
         "temperature": 0,
     }
+    if max_tokens is not None:
+        body["max_tokens"] = max_tokens
     if model is not None:
         body["model"] = model
     if ignore_eos:

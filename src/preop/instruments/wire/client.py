@@ -226,6 +226,12 @@ class Connection(asyncio.Protocol):
             and self._keep_alive
         )
 
+    @property
+    def reads_so_far(self) -> int:
+        """Reads of the body of the response that is under way."""
+        response = self._response
+        return 0 if response is None else len(response.raw) + len(self._pending)
+
     async def request(
         self,
         method: str,

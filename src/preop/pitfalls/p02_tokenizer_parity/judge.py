@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from preop.evidence import Strength, TokenDifference, Tokens
 from preop.findings import Finding, Item
-from preop.pitfalls.adapters import adapters_shown, for_each_adapter
+from preop.pitfalls.adapters import adapter_names, adapters_shown, for_each_adapter
 from preop.pitfalls.clip import clip
 from preop.pitfalls.readings import is_nothing
 from preop.pitfalls.say import failed, item, passed, place, unproven
@@ -25,7 +25,7 @@ _IDS = 8
 
 
 def judge(case: Case) -> Finding:
-    """FAIL on a difference, PASS where all was compared and equal, else UNPROVEN."""
+    """FAIL on a difference, PASS where all was compared and equal and no adapter is loaded, else UNPROVEN."""
     tokens = case.payload(Tokens)
     if tokens is not None and tokens.differences:
         return _differs(case, tokens)
@@ -47,9 +47,31 @@ def judge(case: Case) -> Finding:
             strength=Strength.MEASURED,
             evidence=evidence,
         )
+    adapters = adapter_names(case)
+    if adapters:
+        return _base_only(tokens, adapters, evidence)
     return passed(
         Text(f"token ids equal on {tokens.compared} texts", f"{tokens.compared} 条文本的 token id 一致"),
         Strength.MEASURED,
+        evidence=evidence,
+    )
+
+
+def _base_only(tokens: Tokens, adapters: list[str], evidence: list[Item]) -> Finding:
+    """The base model's ids are equal; an adapter is a model of its own, and may bring tokens of its own."""
+    count, named = len(adapters), clip(", ".join(adapters), 200)
+    return unproven(
+        Text(
+            f"{tokens.compared} texts equal; {count} adapters not compared",
+            f"{tokens.compared} 条文本一致；{count} 个适配器未比较",
+        ),
+        needs=Text(
+            f"the same for each adapter ({named}) against the tokenizer that it was trained with, which this "
+            "release does not do; by hand: the tokenize route with the adapter's name as the model",
+            f"每个适配器（{named}）也要与其训练时的分词器做同样的比较，本版本尚不提供；"
+            "人工：以适配器名作为 model 请求 tokenize 接口",
+        ),
+        strength=Strength.MEASURED,
         evidence=evidence,
     )
 

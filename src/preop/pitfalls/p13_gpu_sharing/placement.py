@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from preop.deployment.types import Deployment
-from preop.pitfalls.p13_gpu_sharing.once import once
 from preop.pitfalls.readings import whole
 
-__all__ = ["ALL", "Placement", "placement"]
+__all__ = ["ALL", "Placement", "kinds", "placement"]
 
 ALL = frozenset({"*"})
 """Stands for every GPU of the machine."""
@@ -38,7 +37,7 @@ class Placement:
         """False only where both name their devices, in the same way, and none is common."""
         if self.visible is None or other.visible is None or ALL in (self.visible, other.visible):
             return True
-        if {_kind(d) for d in self.visible} != {_kind(d) for d in other.visible}:
+        if kinds(self) != kinds(other):
             return True
         return not self.visible.isdisjoint(other.visible)
 
@@ -47,7 +46,11 @@ class Placement:
         return not self.certain.isdisjoint(other.certain)
 
 
-@once
+def kinds(where: Placement) -> frozenset[str]:
+    """How its devices are named: by index, by the UUID of a GPU, by MIG instance."""
+    return frozenset(_kind(device) for device in where.visible or ())
+
+
 def placement(deployment: Deployment) -> Placement:
     """Where `deployment` runs: from `gpu_ids`, `gpu_count` ("all") and the parallel sizes."""
     visible = _visible(deployment)
