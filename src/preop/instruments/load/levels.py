@@ -27,7 +27,7 @@ MAX_ERROR_SHARE = 0.05
 MIN_EFFECTIVE = 0.9
 """Least share of the nominal concurrency that must really have been in flight."""
 MIN_ACHIEVED = 0.95
-"""Open loop: least share of the offered rate at which requests must really have been started."""
+"""Open loop, imported results: least share of the offered rate at which requests must have been started."""
 MAX_CPU_SHARE = 0.8
 """CPU share of the client's thread from which it may have been the bottleneck itself."""
 MAX_LAG_SHARE = 0.1

@@ -75,11 +75,6 @@ class Count:
             return "holds"
         return "breaks" if high < self.term.quantile else "undecided"
 
-    @property
-    def seems_kept(self) -> bool:
-        """What the sample says where it proves nothing."""
-        return self.of == 0 or self.kept / self.of >= self.term.quantile
-
 
 @dataclass(frozen=True)
 class Objective:
