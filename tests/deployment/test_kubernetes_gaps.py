@@ -11,6 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from preop.deployment.options import ReadOptions
+from preop.deployment.targets import read_files
 from preop.deployment.types import Deployment
 from preop.errors import InputError, PreopError
 
@@ -369,3 +371,15 @@ def test_an_image_whose_tag_envsubst_left_over_is_still_that_engine(tmp_path: Pa
     assert image in text
     found = one(tmp_path, text)
     assert found.engine == "vllm" and not found.fact("engine_version").is_known
+
+
+def test_a_server_of_an_unknown_kind_in_a_searched_folder_is_not_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(deployment())
+    strange = (
+        deployment(name="other").replace("apps/v1", "example.dev/v1").replace("Deployment", "Inferencer")
+    )
+    (tmp_path / "b.yaml").write_text(strange)
+    unread: list[str] = []
+    found = read_files([str(tmp_path)], ReadOptions(), lambda line: None, lambda line: None, unread)
+    assert [each.name for each in found] == ["chat"]
+    assert len(unread) == 1 and "Inferencer other" in unread[0]

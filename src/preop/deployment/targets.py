@@ -209,6 +209,7 @@ def _read(file: File, context: Context, target: _Target) -> tuple[Reading, list[
         try:
             if form is not None and may_serve(file.text, context.options.images):
                 reading = form.read(file, context)
+                target.unread += reading.unread
                 return reading, list(_deployments(reading, context.options))
         except NotServing:
             pass

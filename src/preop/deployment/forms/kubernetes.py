@@ -55,12 +55,14 @@ def _read(file: File, context: Context) -> Reading:
     started: list[Started] = []
     once: list[Note] = []
     others: list[str] = []
+    not_judged: list[str] = []
     once += _strange_documents(file)
     for each in found:
         kind = kind_of(each)
         if kind is None:
             unread = _unread(each)
             once += unread
+            not_judged += [f"{note.where}: {note.message}" for note in unread]
             if not unread:
                 others.append(f"{each.kind} {each.name}")
             continue
@@ -79,7 +81,7 @@ def _read(file: File, context: Context) -> Reading:
         scaled = autoscaling_facts(each, resources)
         started += [replace(one, facts={**one.facts, **scaled}) for one in workload.started]
         once += workload.notes
-    return Reading(started, (), once, _silent(found, others, once))
+    return Reading(started, once=once, unread=not_judged, silent=_silent(found, others, once))
 
 
 def _manifests(file: File) -> list[Manifest]:

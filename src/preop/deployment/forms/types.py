@@ -104,6 +104,8 @@ class Reading:
     """Other files that it took in: no deployments of their own where they are given too."""
     bases: Sequence[Path] = ()
     """Other files that it took something from: no deployments of their own where a search met them."""
+    unread: Sequence[str] = ()
+    """What runs containers and is not judged: in a searched folder it keeps the verdict from GO."""
 
 
 @dataclass(frozen=True)
