@@ -61,8 +61,8 @@ def _source(options: WorkloadOptions, path: str | None, scale: Scale | None) -> 
     if path is not None:
         file = read_prompt_file(path)
         left = f", {file.left_out:,} without a user's turn left out" if file.left_out else ""
-        prompts = "1 prompt" if len(file.prompts) == 1 else f"{len(file.prompts):,} prompts"
-        told = f"{prompts} of the user's ({file.form}{left})"
+        count = "1 prompt" if len(file.prompts) == 1 else f"{len(file.prompts):,} prompts"
+        told = f"{count} of the user's ({file.form}{left})"
         source = Recorded(file.prompts, options, told)
         if options.turns == RECORDED and not source.converses:
             raise InputError(
