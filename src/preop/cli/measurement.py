@@ -94,6 +94,10 @@ def run_measurement(
         missing = instrument.missing(job)
         if missing is not None:
             raise UsageError(f"{name}: {missing.in_(language)}")
+        if name.startswith("load"):
+            from preop.instruments.load.options import options_of
+
+            options_of(job)  # a flag that cannot be is a usage error, not a measurement that failed
         so_far: list[Record] = []
         try:
             record = measure_one(instrument, job, watcher, so_far.append)

@@ -89,3 +89,11 @@ def test_another_shape_of_load_is_another_run(tmp_path: Path, monkeypatch: pytes
     assert not any("run before" in note for note in other.notes)
     assert any("run before: 1" in note for note in same.notes)
     assert same.levels[0] == stopped.levels[0] and same.levels[1].valid
+
+
+@pytest.mark.parametrize("wrong", [("--slo", "x"), ("--rate", "abc"), ("--budget", "5foo")])
+def test_a_flag_that_cannot_be_is_a_usage_error(tmp_path: Path, wrong: tuple[str, str]) -> None:
+    with pacing(slots=2, base_us=2_000) as url:
+        flags = [sys.executable, "-m", "preop", "measure", "load", "--endpoint", url, *wrong]
+        done = subprocess.run(flags, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and wrong[0] in done.stderr and "Traceback" not in done.stderr
