@@ -191,6 +191,14 @@ def test_many_failures_void_a_level_and_name_the_commonest(tmp_path: Path) -> No
     assert "HTTP 503" in level.voided_because and "abcdefgh" not in level.voided_because
 
 
+def test_a_p99_below_the_median_is_refused(tmp_path: Path) -> None:
+    wrong: Change = lambda copy: copy.update(completed=1000, num_prompts=1000, p99_ttft_ms=1.0)  # noqa: E731
+    with pytest.raises(
+        InputError, match=r"copy\.json: ttft_ms has a p50 of .* and a p99 of 1, which cannot be"
+    ):
+        read_results(changed("vllm-bench.json", tmp_path, wrong))
+
+
 def test_all_requests_at_once_are_no_level(tmp_path: Path) -> None:
     burst: Change = lambda copy: copy.update(max_concurrency=None)  # noqa: E731
     level = only(read_results(changed("vllm-bench.json", tmp_path, burst)))

@@ -137,6 +137,12 @@ class Taken:
             raise InputError(f"{where}: no concurrency and no request rate, so the level is not known")
         if self.errors > self.requests:
             raise InputError(f"{where}: {self.errors} of {self.requests} requests failed, which cannot be")
+        for name in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"):
+            taken: Percentiles = getattr(self, name)
+            if taken.p50 is not None and taken.p99 is not None and taken.p50 > taken.p99:
+                raise InputError(
+                    f"{where}: {name} has a p50 of {taken.p50:g} and a p99 of {taken.p99:g}, which cannot be"
+                )
         least = least_samples(0.99)
         if 0 < self.requests < least:
             warnings.append(f"{self.requests} requests: too few for a p99, which takes {least}")
