@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: setup demo test lint fast engine browser vllm history bench docs clean
+.PHONY: setup demo test lint fast engine browser vllm ray history bench docs clean
 
 setup: $(VENV)/.ready
 
@@ -32,7 +32,7 @@ lint: setup
 	$(BIN)/mypy
 
 fast: setup
-	$(BIN)/pytest -q -m "not engine and not browser and not vllm and not history"
+	$(BIN)/pytest -q -m "not engine and not browser and not vllm and not ray and not history"
 
 engine: setup
 	$(BIN)/pytest -q -m "engine and not vllm"
@@ -44,6 +44,12 @@ browser: setup
 vllm: setup
 	$(BIN)/python tools/make_vllm_env.py --model
 	$(BIN)/pytest -q -m vllm
+
+# A Ray cluster of three nodes on this machine, in an environment of its own (200 MB).
+ray:
+	$(PYTHON) -m venv .venvs/ray
+	.venvs/ray/bin/python -m pip --disable-pip-version-check install -q -e '.[ray]' pytest
+	.venvs/ray/bin/pytest -q -m ray tests/instruments/load/test_ray.py
 
 # One release of an engine, downloaded and read again: is what ships what its source says?
 history: setup

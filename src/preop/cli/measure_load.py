@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from preop.cli.measurement import common, print_record, run_measurement
-from preop.cli.options import concurrency, endpoint_url, language_of, settings_of, writable
+from preop.cli.options import concurrency, endpoint_url, language_of, settings_of, writable, write_output
 from preop.errors import UsageError
 from preop.instruments.types import MOST_CONCURRENT
 
@@ -82,10 +82,14 @@ _WORKLOAD = (
     "--budget", metavar="LIMITS", help="Most it may spend: 300s, or 300s,5000req,2Mtok,5usd (default: 120s)."
 )
 @click.option("--resume", is_flag=True, help="Keep the levels that an interrupted run had measured.")
+@click.option("--workers", metavar="N|ray[:ADDRESS]", help="Spread the clients over processes or Ray.")
+@click.option("--self-test", is_flag=True, help="What this machine itself can measure; needs no endpoint.")
 @click.option("--yes-load", metavar="HOST", help="Put load on this host although it is not this machine.")
 @common
 def command(served: list[str] | None, **flags: Any) -> int:
     """Latency against concurrency. Exit 1 where not even one request alone keeps --slo."""
+    if flags["self_test"]:
+        return _self_test(flags)
     if flags["requests"] and flags["duration"]:
         raise UsageError("--requests and --duration: give one of them")
     if flags["prompts"] and flags["prompt_tokens"]:
@@ -104,6 +108,31 @@ def command(served: list[str] | None, **flags: Any) -> int:
     if flags["compare"]:
         return _compare(served, flags)
     return run_measurement("load", served, flags, lambda settings: _options(settings, flags))
+
+
+def _self_test(flags: dict[str, Any]) -> int:
+    """This machine's own ceiling. Exit 3 where not even the lowest level could be looked at."""
+    from preop.cli.progress import Progress
+    from preop.instruments.load.self_test import self_test, self_test_lines
+
+    if flags["endpoints"] or flags["compare"] or flags["imported"]:
+        raise UsageError("--self-test measures this machine alone: leave out the endpoint")
+    if flags["form"] == "html":
+        raise UsageError("--self-test prints text or json")
+    settings = settings_of(flags["config"])
+    writable(flags["output"])
+    watcher = Progress(quiet=flags["quiet"])
+    result = self_test(progress=lambda line: watcher.progress("load", line))
+    if flags["form"] == "json":
+        import msgspec
+
+        from preop import report
+
+        answer = report.to_json(msgspec.to_builtins(result))
+    else:
+        answer = "\n".join(self_test_lines(result, language_of(flags["lang"], settings)))
+    write_output(answer, flags["output"])
+    return 0 if any(level.events_per_s is not None for level in result.levels) else 3
 
 
 def _import(flags: dict[str, Any]) -> int:
@@ -173,6 +202,7 @@ def _options(settings: Settings, flags: dict[str, Any]) -> dict[str, object]:
         "prompt_tokens": flags["prompt_tokens"],
         "output_tokens": flags["output_tokens"],
         "resume": flags["resume"],
+        "workers": flags["workers"],
         "budget": flags["budget"],
         "budget_s": measure.budget_s,
         "per_million_output_tokens": settings.cost.per_million_output_tokens,

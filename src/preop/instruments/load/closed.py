@@ -27,7 +27,18 @@ from preop.instruments.wire.chat import parse_chat
 from preop.instruments.wire.client import Response, Target
 from preop.instruments.wire.errors import WireError
 
-__all__ = ["Decision", "LevelRun", "Limits", "Session", "User", "run_level", "watch_loop"]
+__all__ = [
+    "Decision",
+    "LevelRun",
+    "Limits",
+    "Order",
+    "Peers",
+    "Session",
+    "Stage",
+    "User",
+    "run_level",
+    "watch_loop",
+]
 
 _LAG_TICK_S = 0.01
 _HURTS_TICKS = 20
@@ -35,6 +46,20 @@ _HURTS_TICKS = 20
 Decision = Literal["go on", "enough", "stop"]
 """After a counted request has ended. "enough": start no more counted ones, let those that run end; "stop":
 end the level now."""
+
+Stage = Literal["answered", "ended", "counted"]
+"""The first wave is being answered; has ended; the last counted request has ended."""
+
+
+class Peers(Protocol):
+    """The other clients that carry a level together with this one (`processes`)."""
+
+    def all_at(self, stage: Stage) -> bool:
+        """This client has come so far; whether all have."""
+
+    @property
+    def is_over(self) -> bool:
+        """The level ends now."""
 
 
 class Session(Protocol):
@@ -91,6 +116,15 @@ class Limits:
     """Seconds for each request."""
 
 
+@dataclass(frozen=True)
+class Order:
+    """A level, or one client's part of it."""
+
+    concurrency: int
+    limits: Limits
+    output_tokens: int
+
+
 async def run_level(
     target: Target,
     concurrency: int,
@@ -101,16 +135,20 @@ async def run_level(
     progress: Callable[[int, int], None] = lambda done, failed: None,
     decide: Callable[[Response], Decision] = lambda response: "go on",
     hurts: Callable[[int], str | None] = lambda in_flight: None,
+    peers: Peers | None = None,
 ) -> LevelRun:
     """Run one level until its requests are counted, or its time is over.
 
     `decide` is asked after each counted request, and must be quick; `hurts`, asked a few times a second with
-    the number of requests in flight, ends the level with a reason.
+    the number of requests in flight, ends the level with a reason. With `peers` none counts before all may,
+    and each keeps its load up until all are done.
     """
-    level = _Level(target, concurrency, limits, output_tokens, session, progress, decide)
+    level = _Level(target, concurrency, limits, output_tokens, session, progress, decide, peers)
     began, cpu = time.monotonic(), time.thread_time()
     ticker = asyncio.create_task(watch_loop(level.run, level.complete, lambda: level.in_flight, hurts))
     workers = [asyncio.create_task(level.work(index)) for index in range(concurrency)]
+    if peers is not None:
+        workers.append(asyncio.create_task(level.leave_with(peers)))
     try:
         async with asyncio.timeout(limits.limit_s):
             await level.complete.wait()
@@ -180,6 +218,7 @@ class _Level:
         session: Callable[[], Session],
         progress: Callable[[int, int], None],
         decide: Callable[[Response], Decision],
+        peers: Peers | None,
     ) -> None:
         self.run = LevelRun(concurrency, limits.requests or 0)
         self.complete = asyncio.Event()
@@ -187,7 +226,7 @@ class _Level:
         """Counted requests in flight."""
         self.in_flight = 0
         self._target, self._session, self._limits = target, session, limits
-        self._tokens, self._progress, self._decide = output_tokens, progress, decide
+        self._tokens, self._progress, self._decide, self._peers = output_tokens, progress, decide, peers
         self._left = math.inf if limits.requests is None else limits.requests
         self._first_wave: set[User] = set()
         """Users whose first request has not ended."""
@@ -205,8 +244,6 @@ class _Level:
             self.run.uncounted.append(await self._ask(user, share))
             self._first_wave.discard(user)
             self._waiting -= 1
-            if self._waiting == 0:
-                self._window_ends = time.monotonic() + self._limits.window_s
             while not self.complete.is_set():
                 if self._counts():
                     await self._counted(user)
@@ -221,10 +258,16 @@ class _Level:
         """Whether a request that starts now is counted."""
         if not self._burst_is_over:
             all_there = len(self._first_wave) == self._waiting
-            self._burst_is_over = all_there and all(user.is_answered for user in self._first_wave)
+            answered = all_there and all(user.is_answered for user in self._first_wave)
+            self._burst_is_over = answered and self._all_at("answered")
+        if self._window_ends is None and self._waiting == 0 and self._all_at("ended"):
+            self._window_ends = time.monotonic() + self._limits.window_s
         if self._limits.requests is not None:
             return self._burst_is_over and self._left > 0
         return self._window_ends is not None and time.monotonic() < self._window_ends
+
+    def _all_at(self, stage: Stage) -> bool:
+        return self._peers is None or self._peers.all_at(stage)
 
     def _is_over(self) -> bool:
         """Whether no further request will be counted."""
@@ -245,9 +288,19 @@ class _Level:
         decision = self._decide(response)
         if decision != "go on":
             self._left, self._window_ends = 0, 0.0
-        if decision == "stop" or (self.running == 0 and self._is_over()):
+        done = self.running == 0 and self._is_over()
+        if decision == "stop" or (done and self._all_at("counted")):
             self.run.unfinished = self.running
             self.complete.set()
+
+    async def leave_with(self, peers: Peers) -> None:
+        """End the level when all are done, or it is over."""
+        while not peers.is_over:
+            if self.running == 0 and self._is_over() and peers.all_at("counted"):
+                break
+            await asyncio.sleep(_LAG_TICK_S)
+        self.run.unfinished = self.running
+        self.complete.set()
 
     async def _ask(self, user: User, tokens: int) -> Response:
         self.in_flight += 1

@@ -206,7 +206,7 @@ def _voided(
 
 
 def _warnings(samples: LevelSamples, finished: Sequence[Sample], counts_tokens: bool) -> list[str]:
-    said, server = [], samples.server
+    said, server = [*samples.notes], samples.server
     if samples.out_of_time and samples.unfinished:
         said.append(f"{samples.unfinished} requests were still running when the time was over: not counted")
     if finished and not counts_tokens:

@@ -30,6 +30,7 @@ _OPEN_REQUESTS = 64
 _MOST_PER_S = 100_000
 _LEAST_WINDOW_S = 2.0
 _MOST_DIGITS = 9
+_MOST_WORKERS = 256
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,10 @@ class Options:
     trace: str | None = None
     """Open loop: a file with the times of arrivals, replayed `trace_speed` times as fast."""
     trace_speed: float = 1.0
+    workers: int = 1
+    """Client processes on this machine."""
+    cluster: str | None = None
+    """Instead, one client on each node of the Ray cluster at that address."""
 
     @property
     def is_open(self) -> bool:
@@ -108,6 +113,9 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
             "--natural-end: a budget of tokens or money cannot be kept, since no request says how long its "
             "answer may be; limit the time (300s) or the requests (5000req)"
         )
+    workers, cluster = _workers(given.get("workers"))
+    if (workers > 1 or cluster is not None) and (rates is not None or trace is not None):
+        raise UsageError("--workers goes with levels of concurrency; a rate or a trace is sent by one client")
     workload = workload_options(given)
     if workload.turns == RECORDED and job.inputs.prompts is None:
         raise UsageError("--turns recorded goes with --prompts; without them give a number of turns")
@@ -125,6 +133,8 @@ def options_of(job: Job, budget_s: float = BUDGET_S) -> Options:
         arrivals=parse_process(str(given.get("arrivals") or "poisson")),
         trace=str(trace) if trace is not None else None,
         trace_speed=speed,
+        workers=workers,
+        cluster=cluster,
     )
 
 
@@ -145,6 +155,19 @@ def _default_levels(job: Job, asked_top: object) -> list[int]:
     if isinstance(cap, int) and not isinstance(cap, bool) and 1 <= cap <= top:
         top = cap
     return sorted({1 << power for power in range(top.bit_length()) if 1 << power <= top} | {top})
+
+
+def _workers(given: object) -> tuple[int, str | None]:
+    """Processes here, and the address of a Ray cluster."""
+    text = "1" if given is None else str(given).strip()
+    kind, _, address = text.partition(":")
+    if kind == "ray":
+        return 1, address or "auto"
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:_MOST_DIGITS]) <= _MOST_WORKERS:
+        raise UsageError(
+            f"--workers {text[:40]}: expected a number of processes (1 to {_MOST_WORKERS}) or ray[:ADDRESS]"
+        )
+    return int(text), None
 
 
 def _turns(given: object) -> Literal["recorded"] | int | None:

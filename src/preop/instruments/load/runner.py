@@ -8,11 +8,11 @@ import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from preop.errors import InstrumentError
 from preop.instruments.load.arrivals import Arrival
-from preop.instruments.load.closed import Decision, LevelRun, Limits, Session, run_level
+from preop.instruments.load.closed import Decision, LevelRun, Limits, Order, Session, run_level
 from preop.instruments.load.open import Due, Window, run_open
 from preop.instruments.load.options import Options
 from preop.instruments.load.samples import LevelSamples, Sample, glimpse, read_samples
@@ -25,7 +25,10 @@ from preop.instruments.wire.ask import Asker, knows_ignore_eos, model_name
 from preop.instruments.wire.chat import chat_body
 from preop.instruments.wire.client import Response, Target
 
-__all__ = ["Runner"]
+if TYPE_CHECKING:
+    from preop.instruments.load.processes import Team
+
+__all__ = ["Counted", "Runner", "Spender"]
 
 REQUEST_TIMEOUT_S = 120.0
 _WARM_UP_WORDS = (8, ROUND)
@@ -44,7 +47,7 @@ class Runner:
     """Puts load on one endpoint. `ready` first; then its levels, one at a time."""
 
     def __init__(self, job: Job, access: Access, options: Options) -> None:
-        self._job, self._options = job, options
+        self._job, self._access, self._options = job, access, options
         self._target = Target.of(access)
         self._ignore_eos = knows_ignore_eos(job.deployment)
         self._watch = ServerWatch(self._target, _version(job))
@@ -55,6 +58,8 @@ class Runner:
         """Which limit of the budget is used up."""
         self.model: str | None = None
         self.workload: Workload
+        self._team: Team | None = None
+        """Who carries the levels where there are several clients."""
         self.name = ""
         """What stands before this endpoint's lines of progress, where there are several."""
 
@@ -68,10 +73,17 @@ class Runner:
         points = await self._warm_up()
         prompts, options = self._job.inputs.prompts, self._options.workload
         self.workload = workload_of(options, prompts, self.model, self._ignore_eos, points)
+        if self._options.workers > 1 or self._options.cluster is not None:
+            from preop.instruments.load.processes import Spec, team
+
+            spec = Spec(self._access, self.model, self._ignore_eos, points, prompts, options)
+            self._team = team(spec, self._options.workers, self._options.cluster, self)
 
     def close(self) -> None:
         """Tear down what is still open."""
         self._watch.close()
+        if self._team is not None:
+            self._team.close()
 
     async def closed(
         self,
@@ -89,6 +101,10 @@ class Runner:
             window_s=options.duration_s or math.inf if windowed else math.inf,
             timeout_s=REQUEST_TIMEOUT_S,
         )
+        if self._team is not None:
+            order = Order(concurrency, limits, options.output_tokens)
+            ended = self._ended(f"concurrency {concurrency}", requests, decide)
+            return await self._watched(self._team.level(order, ended=ended, hurts=self._hurts))
         return await self._watched(
             run_level(
                 self._target,
@@ -118,7 +134,7 @@ class Runner:
         asked = self._options.output_tokens
 
         def of_length(tokens: int | None) -> Callable[[], Session]:
-            return lambda: _Counted(self.workload.session(prompt_tokens=tokens), self)
+            return lambda: Counted(self.workload.session(prompt_tokens=tokens), self)
 
         schedule = (
             Due(each.offset_s / speed, of_length(each.prompt_tokens), each.output_tokens or asked)
@@ -132,7 +148,7 @@ class Runner:
         decide = self._seen(name, requests, go_on)
         return await self._watched(run_open(self._target, schedule, window, decide=decide, hurts=self._hurts))
 
-    async def _watched(self, level: Coroutine[Any, Any, LevelRun]) -> LevelSamples:
+    async def _watched(self, level: Coroutine[Any, Any, LevelRun | LevelSamples]) -> LevelSamples:
         """A level, with what the engine says of itself meanwhile."""
         self.workload.new_level()
         await self._watch.begin()
@@ -143,7 +159,7 @@ class Runner:
                 run = await level
             finally:
                 server = await self._watch.end()
-            samples = read_samples(run, self._target.api_key)
+            samples = run if isinstance(run, LevelSamples) else read_samples(run, self._target.api_key)
         finally:
             if collecting:
                 gc.enable()
@@ -152,7 +168,7 @@ class Runner:
         return samples
 
     def _session(self) -> Session:
-        return _Counted(self.workload.session(), self)
+        return Counted(self.workload.session(), self)
 
     def _hurts(self, in_flight: int) -> str | None:
         watch = self._watch
@@ -161,10 +177,17 @@ class Runner:
     def _seen(
         self, name: str, requests: int | None, decide: Callable[[Sample], Decision]
     ) -> Callable[[Response], Decision]:
+        ended = self._ended(name, requests, decide)
+        return lambda response: ended(
+            response.error is not None or response.status != 200, lambda: glimpse(response)
+        )
+
+    def _ended(
+        self, name: str, requests: int | None, decide: Callable[[Sample], Decision]
+    ) -> Callable[[bool, Callable[[], Sample]], Decision]:
         show = _Shown(self._job, self.name + name, requests)
 
-        def seen(response: Response) -> Decision:
-            failed = response.error is not None or response.status != 200
+        def ended(failed: bool, look: Callable[[], Sample]) -> Decision:
             self._switch.ended(failed)
             self._over = self._over or self._options.budget.over(self.requests, self.output_tokens)
             if self._over is not None:
@@ -172,12 +195,12 @@ class Runner:
             is_shown = show.count(failed)
             if not is_shown and decide is go_on:
                 return "go on"
-            sample = glimpse(response)
+            sample = look()
             if is_shown:
                 show.line(sample)
             return decide(sample)
 
-        return seen
+        return ended
 
     async def _warm_up(self) -> list[tuple[int, int]]:
         """Requests before all levels, never counted. They also tell how many words a token is."""
@@ -199,18 +222,25 @@ class Runner:
         return points
 
 
-class _Counted:
+class Spender(Protocol):
+    """Who asks for so much."""
+
+    requests: int
+    output_tokens: int
+
+
+class Counted:
     """A session whose requests are counted for the budget."""
 
-    def __init__(self, session: Session, runner: Runner) -> None:
-        self._session, self._runner = session, runner
+    def __init__(self, session: Session, spender: Spender) -> None:
+        self._session, self._spender = session, spender
         self.needs_answer, self.answered = session.needs_answer, session.answered
 
     def next(self, output_tokens: int) -> bytes | None:
         body = self._session.next(output_tokens)
         if body is not None:
-            self._runner.requests += 1
-            self._runner.output_tokens += output_tokens
+            self._spender.requests += 1
+            self._spender.output_tokens += output_tokens
         return body
 
 

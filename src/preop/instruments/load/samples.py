@@ -98,6 +98,8 @@ class LevelSamples:
     stopped_because: str | None = None
     server: ServerSeen | None = None
     """What the engine said of itself meanwhile."""
+    notes: list[str] = field(default_factory=list)
+    """What must be known to read it."""
 
     @property
     def finished(self) -> list[Sample]:
@@ -177,4 +179,5 @@ def merged(parts: Sequence[LevelSamples]) -> LevelSamples:
         offered_per_s=sum(rates) if rates else None,
         stopped_because=reasons[0] if reasons else None,
         server=parts[-1].server,
+        notes=[note for part in parts for note in part.notes],
     )
